@@ -1,0 +1,64 @@
+# Everything a developer does, on a machine with python3 and make.
+# The environment in .venv is made once and renewed when pyproject.toml or constraints.txt change.
+
+PYTHON ?= python3
+STORE ?= ./penstock-data.pen
+PORT ?= 6380
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+DEV := .[test,check,bench]
+# The build backend is installed first, pinned like the rest, so that no build fetches its own.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format bench clean
+.DELETE_ON_ERROR:
+
+help: ## show this list
+	@echo "Penstock: make TARGET"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+
+run: $(VENV)/.stamp-run ## serve an embedded store to any Redis client (STORE=, PORT=)
+	@echo "Serving $(STORE) on port $(PORT); stop with Ctrl-C."
+	@echo "Now type in another terminal:  redis-cli -p $(PORT) SET greeting hello"
+	@exec $(BIN)/penstock serve $(STORE) --port $(PORT)
+
+test: $(VENV)/.stamp-dev ## run all tests (PYTEST_ARGS="-k lists -x")
+	@$(BIN)/python -m pytest -m "not soak" $(PYTEST_ARGS)
+
+check: $(VENV)/.stamp-dev ## lint, formatting, types, import contracts
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo --no-cache
+
+format: $(VENV)/.stamp-dev ## rewrite the code in the common style
+	@$(BIN)/ruff check --fix-only --quiet
+	@$(BIN)/ruff format
+
+bench: $(VENV)/.stamp-dev ## compare with a real server in the same run (BENCH_ARGS=)
+	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+clean: ## remove .venv, caches and build products; stores are left alone
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Output of pip is shown only when it fails: $(call install,WHAT)
+define install
+@$(PYTHON) scripts/make_venv.py $(VENV)
+@echo "Installing into $(VENV) …"
+@{ $(PIP) hatchling && $(PIP) --no-build-isolation -e "$(1)"; } >$(VENV)/install.log 2>&1 \
+	|| { cat $(VENV)/install.log; exit 1; }
+endef
+
+$(VENV)/.stamp-run: pyproject.toml constraints.txt
+	$(call install,.)
+	@touch $@
+
+# The development environment serves `make run` too.
+$(VENV)/.stamp-dev: pyproject.toml constraints.txt
+	$(call install,$(DEV))
+	@touch $@ $(VENV)/.stamp-run

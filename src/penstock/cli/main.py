@@ -1,0 +1,42 @@
+"""Entry point of the ``penstock`` command: finds the group, shows errors as one sentence."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from penstock import __version__
+from penstock.cli import serve
+from penstock.errors import PenstockError
+
+_EPILOG = """\
+examples:
+  penstock serve ./shop.pen                     a store in ./shop.pen, on 127.0.0.1:6380
+  penstock serve ./shop.pen --port 7000 --durability relaxed
+  redis-cli -p 6380 set greeting hello          any Redis client works against it
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; answers the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="penstock",
+        description="Durable streams, channels and transaction pipelines; embedded like SQLite, speaking Redis.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"penstock {__version__}")
+    groups = parser.add_subparsers(dest="group", metavar="COMMAND", required=True)
+    serve.add_arguments(groups)
+    arguments = parser.parse_args(argv)
+    try:
+        arguments.run(arguments)
+    except PenstockError as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

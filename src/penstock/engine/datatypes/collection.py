@@ -1,0 +1,195 @@
+"""What every collection shares: a head record in ``keys:N``, elements in ``data:N``.
+
+Body of the head record
+-----------------------
+=========  =====  ==========================================================
+field      bytes  meaning
+=========  =====  ==========================================================
+version    8      names this incarnation; elements are keyed by it, so that
+                  deleting the key is O(1) whatever its size
+size       8      number of elements
+extra      n      what the type adds (a list keeps its first index here)
+=========  =====  ==========================================================
+
+Element rows: ``version(8) space(1) rest``. The space byte separates what one type keeps
+in several orders: ``m`` by hash of the name, ``s`` by score, ``i`` by index.
+
+Invariants
+----------
+I1  A stored collection is never empty: ``save`` of an empty one deletes the key.
+I2  ``size`` equals the number of element rows in the type's main space.
+I3  Changes to elements become official with ``save``; a method that changes the
+    number of elements updates ``size`` itself.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from penstock.engine.storage import layout
+from penstock.engine.storage.layout import FIT_BYTES, U64, physical
+from penstock.engine.storage.scanning import scan_rows
+
+if TYPE_CHECKING:
+    from penstock.engine.keyspace import Keyspace
+
+T = TypeVar("T")
+
+
+class Collection:
+    """One loaded collection; valid until the unit of work ends."""
+
+    TYPE: ClassVar[int]
+
+    __slots__ = ("_head", "_ks", "_saved", "_table", "_unit", "_version", "deadline_ms", "key", "size")
+
+    def __init__(self, ks: Keyspace, key: bytes, record: bytes | None) -> None:
+        self._ks = ks
+        self._unit = ks.unit
+        self._table = ks.data
+        self.key = key
+        if record is None:
+            self._version = U64.pack(ks.unit.take_number(b"version"))
+            self._head = layout.encode_head(self.TYPE, None, key)
+            self.deadline_ms: int | None = None
+            self.size = 0
+            self._saved: bytes | None = None
+            self._load_extra(b"")
+            return
+        if record[0] == self.TYPE:
+            body = 1
+            self.deadline_ms = None
+        else:
+            head = layout.decode_head(record)
+            body = head.body
+            self.deadline_ms = head.deadline_ms
+        self._head = record[:body]
+        self._version = record[body : body + 8]
+        self.size = int.from_bytes(record[body + 8 : body + 16], "big")
+        self._saved = record
+        self._load_extra(record[body + 16 :])
+
+    # What a type with extra fields overrides.
+    def _load_extra(self, extra: bytes) -> None:
+        """Read the extra fields; ``extra`` is empty for a new collection."""
+
+    def _extra(self) -> bytes:
+        return b""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the key did not exist when this was loaded."""
+        return self._saved is None
+
+    def save(self) -> None:
+        """Write the head if it changed; delete the key if nothing is left (I1)."""
+        if self.size == 0:
+            if self._saved is not None:
+                self._ks.delete(self.key)
+            return
+        record = self._head + self._version + self.size.to_bytes(8, "big") + self._extra()
+        if record == self._saved:
+            return
+        if self._saved is None:
+            self._ks.put_body(self.key, self.TYPE, None, record[len(self._head) :])
+        else:
+            self._ks.store(self.key, record)
+        self._saved = record
+
+
+class Members(Collection):
+    """A collection of named elements: hash, set, and the by-member side of a sorted set.
+
+    Rows: ``version m hash(8) fit(name)`` → value; with a long name the value is wrapped
+    with it (:func:`layout.wrap_long`).
+    """
+
+    __slots__ = ("_base",)
+
+    def __init__(self, ks: Keyspace, key: bytes, record: bytes | None) -> None:
+        super().__init__(ks, key, record)
+        self._base = self._version + b"m"
+
+    def _get(self, name: bytes) -> bytes | None:
+        value = self._unit.get(self._base + physical(name), None, self._table)
+        if value is not None and len(name) >= FIT_BYTES:
+            return layout.unwrap_long(value)[1]
+        return value
+
+    def _put(self, name: bytes, value: bytes) -> bool:
+        """Add or replace; True if the name is new."""
+        if len(name) >= FIT_BYTES:
+            value = layout.wrap_long(name, value)
+        row = self._base + physical(name)
+        if self._unit.put(row, value, overwrite=False, db=self._table):
+            self.size += 1
+            return True
+        self._unit.put(row, value, db=self._table)
+        return False
+
+    def _add(self, name: bytes, value: bytes) -> bool:
+        """Add unless the name is there; True if it was added."""
+        if len(name) >= FIT_BYTES:
+            value = layout.wrap_long(name, value)
+        if self._unit.put(self._base + physical(name), value, overwrite=False, db=self._table):
+            self.size += 1
+            return True
+        return False
+
+    def _remove(self, name: bytes) -> bool:
+        if self._unit.delete(self._base + physical(name), db=self._table):
+            self.size -= 1
+            return True
+        return False
+
+    def __contains__(self, name: bytes) -> bool:
+        return self._unit.get(self._base + physical(name), None, self._table) is not None
+
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
+        """(name, value) in hash order. Do not write meanwhile."""
+        cut = len(self._base) + 8
+        for row, value in self._unit.rows(self._table, self._base):
+            if len(row) - cut == FIT_BYTES:
+                yield layout.unwrap_long(value)
+            else:
+                yield row[cut:], value
+
+    def names(self) -> list[bytes]:
+        return [name for name, _ in self.items()]
+
+    def scan(
+        self, cursor: int, count: int, pick: Callable[[bytes, bytes], T | None]
+    ) -> tuple[int, list[T]]:
+        """One step of HSCAN, SSCAN or ZSCAN: see :func:`scan_rows`."""
+
+        def item(row: bytes, value: bytes) -> T | None:
+            if len(row) == layout.LONG_PHYSICAL_BYTES:
+                return pick(*layout.unwrap_long(value))
+            return pick(row[8:], value)
+
+        return scan_rows(self._unit, self._table, self._base, cursor, count, item)
+
+    def random_item(self) -> tuple[bytes, bytes]:
+        """One element. Uniform in small collections, by a random place in hash order in large ones."""
+        if self.size <= 128:
+            return random.choice(list(self.items()))
+        cursor = self._unit.cursor(self._table)
+        if not cursor.set_range(self._base + random.randbytes(8)) or not cursor.key().startswith(self._base):
+            cursor.set_range(self._base)
+        row, value = cursor.item()
+        cut = len(self._base) + 8
+        return layout.unwrap_long(value) if len(row) - cut == FIT_BYTES else (row[cut:], value)
+
+    def sample(self, count: int) -> list[tuple[bytes, bytes]]:
+        """``count`` distinct elements in random order (all of them if there are fewer)."""
+        if count >= self.size:
+            return list(self.items())
+        if count * 3 > self.size or self.size <= 128:
+            return random.sample(list(self.items()), count)
+        found: dict[bytes, bytes] = {}
+        while len(found) < count:
+            name, value = self.random_item()
+            found[name] = value
+        return list(found.items())

@@ -1,0 +1,352 @@
+"""From a batch of commands to committed effects: resolve, choose a transaction, call, serve, commit.
+
+All commands of a batch share one LMDB transaction, and with it one fsync: that is the
+group commit. Replies leave only after the commit. A batch of reads takes a read
+transaction, which waits for nobody.
+
+What can go wrong, and what happens
+-----------------------------------
+=========================  ==================================================
+a command is refused       its error is its reply, the others go on
+the map is full            abort, grow the map, do the batch again
+a read batch must write    abort, do it again in a write transaction
+a handler fails (a bug)    abort, do it again with a savepoint around each
+                           command; the failing one answers an error
+the commit fails           abort; the batch is done again with every write
+                           refused, so that reads still answer
+=========================  ==================================================
+
+Doing a batch again is safe since nothing left the engine yet; changes to sessions are
+taken back through ``undo``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Final
+
+from penstock.engine.commands.registry import HANDLERS, Argv, Handler
+from penstock.engine.session import Session
+from penstock.engine.storage.environment import ENGINE_FAULTS, is_map_full, translate
+from penstock.engine.storage.transaction import Unit
+from penstock.errors import CommandError, StoreError
+from penstock.protocol import catalogue
+from penstock.protocol.catalogue import CommandSpec
+from penstock.protocol.replies import NO_REPLY, QUEUED, Reply
+
+if TYPE_CHECKING:
+    from penstock.engine.engine import Engine
+
+log = logging.getLogger("penstock.engine")
+
+#: Not writes by the catalogue, yet they change tables of the store.
+_WRITES_TOO: Final = frozenset(
+    {b"EVAL", b"EVALSHA", b"EXEC", b"WATCH", b"SCRIPT|LOAD", b"SCRIPT|FLUSH", b"CONFIG|SET", b"RESET",
+     b"SUBSCRIBE", b"UNSUBSCRIBE", b"PSUBSCRIBE", b"PUNSUBSCRIBE", b"SSUBSCRIBE", b"SUNSUBSCRIBE",
+     b"CLIENT|UNBLOCK", b"FLUSHALL", b"FLUSHDB"}
+)  # fmt: skip
+_BEFORE_AUTH: Final = frozenset({b"AUTH", b"HELLO", b"QUIT", b"RESET"})
+_NEVER_QUEUED: Final = frozenset({b"EXEC", b"DISCARD", b"MULTI", b"WATCH", b"QUIT", b"RESET"})
+_WHILE_SUBSCRIBED: Final = frozenset(
+    {b"SUBSCRIBE", b"UNSUBSCRIBE", b"PSUBSCRIBE", b"PUNSUBSCRIBE", b"SSUBSCRIBE", b"SUNSUBSCRIBE",
+     b"PING", b"QUIT", b"RESET"}
+)  # fmt: skip
+
+
+class NeedsWriteError(Exception):
+    """A command of a read batch found that it must write; never leaves the dispatcher."""
+
+
+class Entry:
+    """A command ready to be called: catalogue facts and handler. ``name`` is as ``CLIENT|LIST``."""
+
+    __slots__ = ("arity", "handler", "is_script", "name", "spec", "subcommands", "writes")
+
+    def __init__(self, name: bytes, spec: CommandSpec, handler: Handler | None) -> None:
+        self.name = name
+        self.spec = spec
+        self.arity = spec.arity
+        self.subcommands: dict[bytes, Entry] = {}
+        self.handler: Handler = handler or self._only_a_container
+        self.writes = spec.is_write or spec.is_blocking or name in _WRITES_TOO
+        self.is_script = name in (b"EVAL", b"EVALSHA", b"EVAL_RO", b"EVALSHA_RO", b"EXEC")
+
+    def _only_a_container(self, s: Session, argv: Argv) -> Reply:
+        raise catalogue.arity_error(self.spec.full_name)
+
+
+class _Refusal(Entry):
+    """Stands for a command that cannot even be looked up; answers the reason."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: CommandError) -> None:
+        self.name = b""
+        self.arity = 0
+        self.subcommands = {}
+        self.writes = False
+        self.is_script = False
+        self.error = error
+        self.handler = self._refuse
+
+    def _refuse(self, s: Session, argv: Argv) -> Reply:
+        raise self.error
+
+
+def build_entries() -> dict[bytes, Entry]:
+    """Every command that has a handler, by upper-case and by lower-case name."""
+    entries: dict[bytes, Entry] = {}
+    for name, spec in catalogue.CATALOGUE.items():
+        handler = HANDLERS.get(name)
+        entry = Entry(name, spec, handler)
+        for sub in spec.subcommands.values():
+            full_name = sub.full_name.upper()
+            if full_name in HANDLERS:
+                entry.subcommands[sub.name] = Entry(full_name, sub, HANDLERS[full_name])
+        if handler is not None or entry.subcommands:
+            entries[name] = entries[name.lower()] = entry
+    return entries
+
+
+class Dispatcher:
+    """Runs batches. The engine's lock is held around :meth:`run`."""
+
+    def __init__(self, engine: Engine, unit: Unit) -> None:
+        self._engine = engine
+        self._unit = unit
+        self._changes = engine.changes
+        self.entries = build_entries()
+        #: (session, item) to deliver once the unit is committed
+        self.out: list[tuple[Session, Reply]] = []
+        #: takes back changes of session state if the unit is done again, last first
+        self.undo: list[Callable[[], None]] = []
+        #: runs after the commit (signals to other processes, files to remove)
+        self.after_commit: list[Callable[[], None]] = []
+        #: told after the replies are delivered
+        self.after_delivery: list[tuple[Callable[[Session], None], Session]] = []
+        #: runs if the unit is aborted, whatever follows
+        self.after_abort: list[Callable[[], None]] = []
+
+    # ----------------------------------------------------------------- resolve
+
+    def resolve(self, argv: Argv) -> Entry:
+        """The entry of a command; a refusal where name or arity is wrong. Never raises."""
+        name = argv[0]
+        entry = self.entries.get(name) or self.entries.get(name.upper())
+        if entry is None:
+            return _Refusal(catalogue.unknown_command(argv))
+        if entry.subcommands and len(argv) > 1:
+            sub = entry.subcommands.get(argv[1].upper())
+            if sub is None:
+                return _Refusal(catalogue.unknown_subcommand(name, argv[1]))
+            entry = sub
+        arity = entry.arity
+        if len(argv) != arity and (arity > 0 or len(argv) < -arity):
+            return _Refusal(catalogue.arity_error(entry.spec.full_name))
+        return entry
+
+    # --------------------------------------------------------------------- run
+
+    def run(self, calls: Iterable[tuple[Session, Argv]]) -> None:
+        """Execute a batch in one unit and deliver what came of it."""
+        plan = []
+        write = False
+        resolve = self.resolve
+        for session, argv in calls:
+            entry = resolve(argv)
+            plan.append((session, argv, entry))
+            if entry.writes:
+                write = True
+        self._run_plan(plan, write)
+        if self._engine.monitors:
+            self._engine.feed_monitors(plan)
+
+    def run_task(self, task: Callable[[], None], write: bool = True) -> None:
+        """Run internal work (sweeping, timeouts, collecting messages) as a unit of its own."""
+        self._attempt(task, write)
+
+    def _run_plan(self, plan: list[tuple[Session, Argv, Entry]], write: bool) -> None:
+        try:
+            self._attempt(lambda: self._call_all(plan), write)
+        except StoreError as error:
+            refusal = CommandError(f"ERR {error}")
+            self._attempt(lambda: self._call_refusing(plan, refusal), write=False)
+        except (CommandError, NeedsWriteError):
+            raise
+        except Exception:
+            log.exception("a command failed unexpectedly; doing its batch again, each command alone")
+            self._attempt(lambda: self._call_guarded(plan), write)
+
+    def _attempt(self, work: Callable[[], None], write: bool) -> None:
+        """Do ``work`` in a unit until it is committed, growing the map or turning to writing on the way."""
+        while True:
+            try:
+                self._begin(write)
+                work()
+                self._unit.commit()
+            except NeedsWriteError:
+                self._abort()
+                write = True
+            except ENGINE_FAULTS as fault:
+                self._abort()
+                if not (is_map_full(fault) and self._engine.env.grow()):
+                    raise translate(fault) from fault
+            except BaseException:
+                self._abort()
+                raise
+            else:
+                break
+        self._deliver()
+
+    def _begin(self, write: bool) -> None:
+        self.out = []
+        self.undo = []
+        self.after_commit = []
+        self.after_delivery = []
+        self.after_abort = []
+        self._unit.begin(write)
+        self._engine.refresh_shared()
+
+    def _abort(self) -> None:
+        self._unit.abort()
+        for action in reversed(self.undo):
+            action()
+        for action in self.after_abort:
+            action()
+
+    def _deliver(self) -> None:
+        for action in self.after_commit:
+            action()
+        for session, item in self.out:
+            session.sink(item)
+        for tell, session in self.after_delivery:
+            tell(session)
+
+    # -------------------------------------------------------------------- call
+
+    def _call_all(self, plan: list[tuple[Session, Argv, Entry]]) -> None:
+        changes = self._changes
+        out = self.out
+        slow_ns = self._engine.config.slowlog_threshold_ns
+        started = perf_counter_ns()
+        for session, argv, entry in plan:
+            try:
+                reply = self._pass_gate(session, argv, entry) if session.gated else entry.handler(session, argv)
+            except CommandError as error:
+                reply = error
+            if changes.ready or changes.events:
+                self.settle()
+            if reply is not NO_REPLY:
+                out.append((session, reply))
+            ended = perf_counter_ns()
+            if ended - started > slow_ns:
+                self._engine.slowlog.record(session, argv, (ended - started) // 1000)
+            started = ended
+
+    def _call_guarded(self, plan: list[tuple[Session, Argv, Entry]]) -> None:
+        """As ``_call_all``, each command undone alone if it fails in a way nobody foresaw."""
+        for call in plan:
+            try:
+                with self.savepoint():
+                    self._call_all([call])
+            except ENGINE_FAULTS:
+                raise
+            except Exception as error:
+                log.exception("command %r failed", call[1][0])
+                self.out.append((call[0], CommandError(f"ERR internal error: {type(error).__name__}: {error}")))
+
+    def _call_refusing(self, plan: list[tuple[Session, Argv, Entry]], refusal: CommandError) -> None:
+        """Answer reads; every command that would write gets the refusal."""
+        for call in plan:
+            if call[2].writes:
+                self.out.append((call[0], refusal))
+                continue
+            try:
+                self._call_all([call])
+            except NeedsWriteError:
+                self.out.append((call[0], refusal))
+
+    def call(self, session: Session, argv: Argv, entry: Entry) -> Reply:
+        """One command inside another (EXEC, scripts): its error is raised, nobody is served yet."""
+        return entry.handler(session, argv)
+
+    def savepoint(self) -> _Savepoint:
+        """Undo data, replies, events and session changes of what happens inside, if it raises."""
+        return _Savepoint(self, self._unit)
+
+    def settle(self) -> None:
+        """After a whole command: publish keyspace events, serve blocked clients; either may cause the other."""
+        changes = self._changes
+        while changes.ready or changes.events:
+            events, changes.events[:] = changes.events[:], []
+            for database, event, key in events:
+                self._engine.pubsub.publish_event(database, event, key)
+            ready, changes.ready[:] = changes.ready[:], []
+            if ready:
+                self._engine.waiting.serve(ready)
+
+    # -------------------------------------------------------------------- gate
+
+    def _pass_gate(self, session: Session, argv: Argv, entry: Entry) -> Reply:
+        """Commands of a session in an unusual state; the table is in ``session``."""
+        name = entry.name
+        if session.blocked is not None:
+            session.deferred.append(argv)
+            session.remember(lambda: _drop_last(session))
+            return NO_REPLY
+        if not session.authenticated and name not in _BEFORE_AUTH:
+            raise CommandError("NOAUTH Authentication required.")
+        if session.queue is not None and name not in _NEVER_QUEUED:
+            return self._enqueue(session, argv, entry)
+        if (session.monitoring or (session.protocol == 2 and session.is_subscribed)) and (
+            name not in _WHILE_SUBSCRIBED and name != b"" and not session.in_exec
+        ):
+            raise CommandError(
+                f"ERR Can't execute '{name.decode().lower()}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE /"
+                " PING / QUIT / RESET are allowed in this context"
+            )
+        return entry.handler(session, argv)
+
+    def _enqueue(self, session: Session, argv: Argv, entry: Entry) -> Reply:
+        assert session.queue is not None
+        queue = session.queue
+        error: CommandError | None = None
+        if isinstance(entry, _Refusal):
+            error = entry.error
+        elif entry.spec.no_multi:
+            error = CommandError("ERR Command not allowed inside a transaction")
+        if error is not None:
+            session.assign(queue_broken=True)
+            raise error
+        queue.append((argv, entry))
+        session.remember(queue.pop)
+        return QUEUED
+
+
+class _Savepoint:
+    def __init__(self, dispatcher: Dispatcher, unit: Unit) -> None:
+        self._dispatcher = dispatcher
+        self._child = unit.savepoint()
+        self._marks = (0, 0, 0, 0, 0)
+
+    def __enter__(self) -> None:
+        d = self._dispatcher
+        changes = d._changes
+        self._marks = (len(d.out), len(d.undo), len(d.after_commit), len(changes.events), len(changes.ready))
+        self._child.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if kind is not None:
+            d = self._dispatcher
+            out, undo, after, events, ready = self._marks
+            for action in reversed(d.undo[undo:]):
+                action()
+            del d.out[out:], d.undo[undo:], d.after_commit[after:]
+            del d._changes.events[events:], d._changes.ready[ready:]
+        self._child.__exit__(kind, error, trace)  # type: ignore[arg-type]
+
+
+def _drop_last(session: Session) -> None:
+    session.deferred.pop()

@@ -1,0 +1,394 @@
+"""The keys of one SELECT database: find, create, delete, expire, and tell who must know.
+
+Rules
+-----
+1. Every read and write of a key's record passes here; data types only touch ``data:N``.
+2. A record that expired is as good as gone: :meth:`find` never returns one, and deletes
+   it when the unit is writable.
+3. Each row of ``expiry:N`` belongs to exactly one live record with that deadline.
+4. Whoever changed a key says so with :meth:`changed`; that is what WATCH, keyspace
+   notifications and blocked clients live on.
+
+It knows nothing of commands and replies. It may be used only inside a unit of work.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from penstock.engine.storage import layout
+from penstock.engine.storage.layout import EXPIRES, LONG, STRING, TYPE_MASK, U64, physical
+from penstock.engine.storage.scanning import scan_rows
+from penstock.engine.storage.transaction import Unit
+from penstock.errors import WrongTypeError
+
+if TYPE_CHECKING:
+    from penstock.engine.datatypes.collection import Collection
+
+C = TypeVar("C", bound="Collection")
+
+#: Collections up to this size are removed at once; larger ones by the sweeper.
+INLINE_DELETE_SIZE: Final = 64
+
+# Classes of keyspace events, as the letters of notify-keyspace-events.
+EVENT_GENERIC: Final = "g"
+EVENT_STRING: Final = "$"
+EVENT_LIST: Final = "l"
+EVENT_SET: Final = "s"
+EVENT_HASH: Final = "h"
+EVENT_ZSET: Final = "z"
+EVENT_EXPIRED: Final = "x"
+EVENT_STREAM: Final = "t"
+EVENT_NEW: Final = "n"
+
+
+class Changes:
+    """What a unit changed that others must learn: filled by keyspaces, emptied by the dispatcher."""
+
+    __slots__ = ("events", "notify_classes", "observed", "ready", "watching")
+
+    def __init__(self) -> None:
+        #: letters of the event classes somebody asked for
+        self.notify_classes: frozenset[str] = frozenset()
+        #: whether any key of the store is under WATCH
+        self.watching = False
+        #: either of the two: the only thing the hot path looks at
+        self.observed = False
+        #: (database, event, key) in order
+        self.events: list[tuple[int, bytes, bytes]] = []
+        #: (database, key) whose new content may serve a blocked client
+        self.ready: list[tuple[int, bytes]] = []
+
+    def begin(self, notify_classes: frozenset[str], watching: bool) -> None:
+        self.notify_classes = notify_classes
+        self.watching = watching
+        self.observed = watching or bool(notify_classes)
+        self.events.clear()
+        self.ready.clear()
+
+
+class Keyspace:
+    """One of the sixteen databases."""
+
+    __slots__ = ("_expiry", "_keys", "_watched", "changes", "data", "index", "unit")
+
+    def __init__(self, unit: Unit, index: int, changes: Changes) -> None:
+        self.unit = unit
+        self.index = index
+        self.changes = changes
+        tables = unit.tables
+        self._keys = tables[f"keys:{index}"]
+        self.data = tables[f"data:{index}"]
+        self._expiry = tables[f"expiry:{index}"]
+        self._watched = tables["watched"]
+
+    # ---------------------------------------------------------------- records
+
+    def find(self, key: bytes) -> bytes | None:
+        """The live record of a key, or None."""
+        record = self.unit.get(physical(key), None, self._keys)
+        if record is not None and record[0] & EXPIRES and self._is_past(record):
+            if self.unit.writable:
+                self.expire_now(key, record)
+            return None
+        return record
+
+    def exists(self, key: bytes) -> bool:
+        return self.find(key) is not None
+
+    def _is_past(self, record: bytes) -> bool:
+        return int.from_bytes(record[1:9], "big") <= self.unit.now_ms
+
+    def store(self, key: bytes, record: bytes) -> None:
+        """Write the record of a key whose deadline did not change."""
+        self.unit.put(physical(key), record, db=self._keys)
+
+    def type_of(self, key: bytes) -> int | None:
+        record = self.find(key)
+        return None if record is None else record[0] & TYPE_MASK
+
+    def size(self) -> int:
+        """Number of keys, expired ones that nobody touched included, as DBSIZE counts."""
+        return self.unit.entries(self._keys)
+
+    # ---------------------------------------------------------------- strings
+
+    def get_string(self, key: bytes) -> bytes | None:
+        """The value of a string; WRONGTYPE for another type."""
+        record = self.find(key)
+        if record is None:
+            return None
+        if record[0] == STRING:
+            return record[1:]
+        if record[0] & TYPE_MASK != STRING:
+            raise WrongTypeError
+        return record[layout.decode_head(record).body :]
+
+    def set_string(self, key: bytes, value: bytes, deadline_ms: int | None = None) -> None:
+        """Make the key a string, whatever it was; its old deadline goes unless given again."""
+        name = physical(key)
+        if deadline_ms is None and len(key) < layout.FIT_BYTES:
+            old = self.unit.replace(name, b"\x01" + value, db=self._keys)
+        else:
+            old = self.unit.replace(name, layout.encode_head(STRING, deadline_ms, key) + value, db=self._keys)
+        if old is None:
+            if self.changes.observed:
+                self._notify_new(key)
+        elif old[0] != STRING:
+            self._release(name, old)
+        if deadline_ms is not None:
+            self.unit.put(U64.pack(deadline_ms) + name, b"", db=self._expiry)
+
+    def update_string(self, key: bytes, value: bytes) -> None:
+        """Exchange the value of a string and keep its deadline; creates the key if it is missing."""
+        record = self.find(key)
+        if record is None or record[0] == STRING:
+            self.set_string(key, value)
+            return
+        self.store(key, record[: layout.decode_head(record).body] + value)
+
+    # ------------------------------------------------------------ collections
+
+    def load(self, key: bytes, kind: type[C]) -> C | None:
+        """The collection at a key, None if there is none; WRONGTYPE for another type."""
+        record = self.find(key)
+        if record is None:
+            return None
+        if record[0] & TYPE_MASK != kind.TYPE:
+            raise WrongTypeError
+        return kind(self, key, record)
+
+    def load_or_new(self, key: bytes, kind: type[C]) -> C:
+        """As :meth:`load`, with an empty collection where there is none; nothing is written before ``save``."""
+        found = self.load(key, kind)
+        return kind(self, key, None) if found is None else found
+
+    # ---------------------------------------------------------------- deletion
+
+    def delete(self, key: bytes) -> bool:
+        """Remove a live key. Says nothing to observers: the caller calls :meth:`changed`."""
+        record = self.find(key)
+        if record is None:
+            return False
+        self._remove(physical(key), record)
+        return True
+
+    def _remove(self, name: bytes, record: bytes) -> None:
+        self.unit.delete(name, db=self._keys)
+        self._release(name, record)
+
+    def _release(self, name: bytes, record: bytes) -> None:
+        """Let go of what hangs on an old record: its expiry row and its elements."""
+        head = layout.decode_head(record)
+        if head.deadline_ms is not None:
+            self.unit.delete(U64.pack(head.deadline_ms) + name, db=self._expiry)
+        if head.type != STRING:
+            version = record[head.body : head.body + 8]
+            size = int.from_bytes(record[head.body + 8 : head.body + 16], "big")
+            self._release_elements(version, size)
+
+    def _release_elements(self, version: bytes, size: int) -> None:
+        if size > INLINE_DELETE_SIZE:
+            self.unit.put(bytes((self.index,)) + version, b"", db=self.unit.tables["garbage"])
+            return
+        self.remove_elements(version, None)
+
+    def remove_elements(self, version: bytes, limit: int | None) -> int:
+        """Remove up to ``limit`` element rows of a version (all if None); answers how many."""
+        cursor = self.unit.cursor(self.data)
+        removed = 0
+        found = cursor.set_range(version)
+        while found and cursor.key()[:8] == version and (limit is None or removed < limit):
+            found = cursor.delete()
+            removed += 1
+        return removed
+
+    def clear(self) -> None:
+        """FLUSHDB: every key of this database, at the cost of its pages."""
+        if self.changes.watching:
+            self._touch_all_watched()
+        for table in (self._keys, self.data, self._expiry):
+            self.unit.empty(table)
+        self._drop_garbage()
+
+    def _drop_garbage(self) -> None:
+        garbage = self.unit.tables["garbage"]
+        for row, _ in list(self.unit.rows(garbage, bytes((self.index,)))):
+            self.unit.delete(row, db=garbage)
+
+    # ------------------------------------------------------------------ expiry
+
+    def deadline_of(self, key: bytes) -> int | None:
+        """When a key expires; None if never or if there is no key."""
+        record = self.find(key)
+        return None if record is None else layout.decode_head(record).deadline_ms
+
+    def set_deadline(self, key: bytes, deadline_ms: int | None) -> bool:
+        """Give a live key a new deadline, or none. False if there is no key."""
+        record = self.find(key)
+        if record is None:
+            return False
+        name = physical(key)
+        head = layout.decode_head(record)
+        if head.deadline_ms is not None:
+            self.unit.delete(U64.pack(head.deadline_ms) + name, db=self._expiry)
+        if deadline_ms is not None:
+            self.unit.put(U64.pack(deadline_ms) + name, b"", db=self._expiry)
+        self.unit.put(name, layout.encode_head(head.type, deadline_ms, key) + record[head.body :], db=self._keys)
+        return True
+
+    def expire_now(self, key: bytes, record: bytes) -> None:
+        """Remove a key whose time has come."""
+        self._remove(physical(key), record)
+        self.changed(key, EVENT_EXPIRED, b"expired")
+
+    def next_deadline_ms(self) -> int | None:
+        cursor = self.unit.cursor(self._expiry)
+        return int.from_bytes(cursor.key()[:8], "big") if cursor.first() else None
+
+    def sweep_expired(self, limit: int) -> int:
+        """Remove up to ``limit`` expired keys, oldest deadline first; answers how many."""
+        due: list[bytes] = []
+        cursor = self.unit.cursor(self._expiry)
+        if cursor.first():
+            for row in cursor.iternext(keys=True, values=False):
+                if len(due) >= limit or int.from_bytes(row[:8], "big") > self.unit.now_ms:
+                    break
+                due.append(row)
+        for row in due:
+            record = self.unit.get(row[8:], None, self._keys)
+            assert record is not None, "rule 3: an expiry row without its record"
+            self.expire_now(layout.name_of(row[8:], record), record)
+        return len(due)
+
+    # -------------------------------------------------------------- move, copy
+
+    def rename(self, old: bytes, new: bytes) -> None:
+        """Move a live record to another name, replacing what was there; O(1) for any size."""
+        self.move_record(old, self, new)
+
+    def move_record(self, key: bytes, target: Keyspace, new_key: bytes) -> None:
+        record = self.find(key)
+        assert record is not None
+        head = layout.decode_head(record)
+        body = record[head.body :]
+        if target is not self and head.type != STRING:
+            body = self._copy_elements(body, target)
+            self._remove(physical(key), record)
+        else:
+            self.unit.delete(physical(key), db=self._keys)
+            if head.deadline_ms is not None:
+                self.unit.delete(U64.pack(head.deadline_ms) + physical(key), db=self._expiry)
+        target.put_body(new_key, head.type, head.deadline_ms, body)
+
+    def copy_record(self, key: bytes, target: Keyspace, new_key: bytes) -> None:
+        """Make ``new_key`` in ``target`` an independent copy, deadline included."""
+        record = self.find(key)
+        assert record is not None
+        head = layout.decode_head(record)
+        body = record[head.body :]
+        if head.type != STRING:
+            body = self._copy_elements(body, target)
+        target.put_body(new_key, head.type, head.deadline_ms, body)
+
+    def put_body(self, key: bytes, type_: int, deadline_ms: int | None, body: bytes) -> None:
+        """Write a record from its parts, releasing what the key held before."""
+        name = physical(key)
+        old = self.unit.replace(name, layout.encode_head(type_, deadline_ms, key) + body, db=self._keys)
+        if old is not None:
+            self._release(name, old)
+        elif self.changes.observed:
+            self._notify_new(key)
+        if deadline_ms is not None:
+            self.unit.put(U64.pack(deadline_ms) + name, b"", db=self._expiry)
+
+    def _copy_elements(self, body: bytes, target: Keyspace) -> bytes:
+        old = body[:8]
+        new = U64.pack(self.unit.take_number(b"version"))
+        for row, value in list(self.unit.rows(self.data, old)):
+            self.unit.put(new + row[8:], value, db=target.data)
+        return new + body[8:]
+
+    # --------------------------------------------------------------- iteration
+
+    def keys(self) -> Iterator[bytes]:
+        """Every live key, in the order of SCAN. Do not write meanwhile."""
+        now = self.unit.now_ms
+        for name, record in self.unit.cursor(self._keys).iternext():
+            if not record[0] & EXPIRES or int.from_bytes(record[1:9], "big") > now:
+                yield layout.name_of(name, record) if record[0] & LONG else name[8:]
+
+    def scan(self, cursor: int, count: int) -> tuple[int, list[tuple[bytes, int]]]:
+        """At least ``count`` live keys with their types from a cursor on, and the next cursor (0 = end).
+
+        A key that exists during a whole scan has a fixed place (its hash), so it is
+        returned; keys with equal hashes are never split over two calls.
+        """
+        return scan_rows(self.unit, self._keys, b"", cursor, count, self._scan_item)
+
+    def _scan_item(self, row: bytes, record: bytes) -> tuple[bytes, int] | None:
+        if record[0] & EXPIRES and self._is_past(record):
+            return None
+        return layout.name_of(row, record), record[0] & TYPE_MASK
+
+    def random_key(self) -> bytes | None:
+        """A live key, picked by a random place in hash order."""
+        cursor = self.unit.cursor(self._keys)
+        if not cursor.set_range(random.randbytes(8)) and not cursor.first():
+            return None
+        for _ in range(self.size()):
+            name, record = cursor.item()
+            if not record[0] & EXPIRES or not self._is_past(record):
+                return layout.name_of(name, record)
+            if not cursor.next():
+                cursor.first()
+        return None
+
+    # --------------------------------------------------------------- observers
+
+    def changed(self, key: bytes, event_class: str, event: bytes) -> None:
+        """Tell observers that a key changed."""
+        changes = self.changes
+        if changes.observed:
+            if changes.watching:
+                self._touch_watched(key)
+            if event_class in changes.notify_classes:
+                changes.events.append((self.index, event, key))
+
+    def ready(self, key: bytes) -> None:
+        """The key gained content that a blocked client may be waiting for."""
+        self.changes.ready.append((self.index, key))
+
+    def _notify_new(self, key: bytes) -> None:
+        if EVENT_NEW in self.changes.notify_classes:
+            self.changes.events.append((self.index, b"new", key))
+
+    def watch(self, key: bytes) -> int:
+        """Put a key under watch; answers the revision to compare with :meth:`revision`."""
+        row = bytes((self.index,)) + physical(key)
+        revision = self.revision(key)
+        if revision is None:
+            # A revision never used before: a row that was swept and made anew is another watch.
+            revision = self.unit.take_number(b"ticket") << 20
+        self.unit.put(row, U64.pack(revision) + U64.pack(self.unit.now_ms), db=self._watched)
+        self.changes.watching = self.changes.observed = True
+        return revision
+
+    def revision(self, key: bytes) -> int | None:
+        row = self.unit.get(bytes((self.index,)) + physical(key), None, self._watched)
+        return None if row is None else int.from_bytes(row[:8], "big")
+
+    def _touch_watched(self, key: bytes) -> None:
+        row = bytes((self.index,)) + physical(key)
+        stored = self.unit.get(row, None, self._watched)
+        if stored is not None:
+            bumped = int.from_bytes(stored[:8], "big") + 1
+            self.unit.put(row, U64.pack(bumped) + stored[8:], db=self._watched)
+
+    def _touch_all_watched(self) -> None:
+        for row, stored in list(self.unit.rows(self._watched, bytes((self.index,)))):
+            if self.unit.get(row[1:], None, self._keys) is not None:
+                bumped = int.from_bytes(stored[:8], "big") + 1
+                self.unit.put(row, U64.pack(bumped) + stored[8:], db=self._watched)

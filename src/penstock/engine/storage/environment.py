@@ -1,0 +1,233 @@
+"""One LMDB environment a process and directory: open, grow, sync, clear stale readers.
+
+Rules
+-----
+* LMDB forbids opening a directory twice in one process, so environments are shared
+  here by identity of the directory and counted.
+* Whoever holds a transaction holds ``Environment.lock``. The map may only change size
+  while no transaction of this process is open; the lock is what guarantees it.
+* Nothing survives ``fork``: in the child every environment counts as closed.
+* Foreign exceptions end here: :func:`translate` turns LMDB's into ours.
+
+Durability: ``always`` syncs at every commit. ``relaxed`` leaves it to the operating
+system and to :meth:`Environment.sync`; it survives a killed process but a power cut
+may lose or damage the store.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import weakref
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import lmdb
+
+from penstock.engine.storage.layout import DATABASES
+from penstock.errors import (
+    ClosedError,
+    ConfigError,
+    StoreBusyError,
+    StoreCorruptError,
+    StoreError,
+    StoreFormatError,
+    StoreFullError,
+)
+
+Durability: TypeAlias = Literal["always", "relaxed"]
+Table: TypeAlias = "lmdb._Database"
+DURABILITIES: Final = ("always", "relaxed")
+
+#: What LMDB raises inside a transaction; translate it with :func:`translate`.
+ENGINE_FAULTS: Final = (lmdb.Error, OSError)
+
+INITIAL_MAP_BYTES: Final = 256 << 20
+DEFAULT_MAX_BYTES: Final = 1 << 40
+MAX_READERS: Final = 512
+_SHARED_TABLES: Final = (
+    "system", "garbage", "watched", "scripts", "channels", "subscribed", "messages", "waiters", "waiting",
+)  # fmt: skip
+
+
+
+def is_map_full(fault: BaseException) -> bool:
+    """Whether the map ended before the disk did: grow it and try again."""
+    return isinstance(fault, lmdb.MapFullError)
+
+
+def translate(fault: BaseException) -> StoreError:
+    """Our error for what LMDB or the operating system said."""
+    if isinstance(fault, lmdb.MapFullError):
+        return StoreFullError("the store reached its size limit; delete keys or raise max_size_bytes")
+    if isinstance(fault, lmdb.ReadersFullError):
+        return StoreBusyError(f"all {MAX_READERS} reader slots are taken; close some processes")
+    if isinstance(fault, lmdb.CorruptedError | lmdb.PageNotFoundError | lmdb.InvalidError):
+        return StoreCorruptError(f"the store is damaged ({fault}); restore it from a backup")
+    if isinstance(fault, lmdb.VersionMismatchError):
+        return StoreFormatError(f"the directory holds an LMDB file of another version ({fault})")
+    text = str(fault)
+    number = fault.errno if isinstance(fault, OSError) else None
+    if number in (errno.ENOSPC, errno.EDQUOT) or os.strerror(errno.ENOSPC) in text:
+        return StoreFullError("no space left on the disk of the store; nothing of this request was written")
+    return StoreError(f"the store failed: {text}")
+
+
+class Environment:
+    """An open directory. Get one from :func:`open_environment`, give it back with :meth:`close`."""
+
+    def __init__(self, path: Path, durability: Durability, max_bytes: int, map_bytes: int) -> None:
+        self.path = path
+        self.durability = durability
+        self.max_bytes = max_bytes
+        self.lock = threading.RLock()
+        self.references = 1
+        self._closed = False
+        self._env = self._open(map_bytes)
+        self.tables: dict[str, Table] = {}
+        self._open_tables()
+
+    def _open(self, map_bytes: int) -> lmdb.Environment:
+        data = self.path / "data.mdb"
+        size = max(map_bytes, data.stat().st_size if data.exists() else 0)
+        return lmdb.open(
+            str(self.path),
+            map_size=_round_up(size),
+            max_dbs=len(_SHARED_TABLES) + 3 * DATABASES + 8,
+            max_readers=MAX_READERS,
+            sync=self.durability == "always",
+            metasync=self.durability == "always",
+            meminit=False,
+            max_spare_txns=4,
+            mode=0o600,
+        )
+
+    def _open_tables(self) -> None:
+        names = [*_SHARED_TABLES, *(f"{k}:{n}" for n in range(DATABASES) for k in ("keys", "data", "expiry"))]
+        existing = self._env.stat()["entries"] >= len(names)
+        with self._env.begin(write=not existing) as txn:
+            for name in names:
+                self.tables[name] = self._env.open_db(name.encode(), txn=txn, create=not existing)
+
+    def begin(self, write: bool, parent: lmdb.Transaction | None = None) -> lmdb.Transaction:
+        """A transaction; adopts a map that another process has grown."""
+        if self._closed:
+            raise ClosedError(f"the store {self.path} is closed in this process (closed, or used after fork)")
+        while True:
+            try:
+                return self._env.begin(write=write, parent=parent)
+            except lmdb.MapResizedError:
+                self._env.set_mapsize(0)
+            except lmdb.ReadersFullError:
+                if self._env.reader_check() == 0:
+                    raise
+
+    def grow(self) -> bool:
+        """Double the map up to the limit. False when the limit is reached. No transaction may be open."""
+        current = self._env.info()["map_size"]
+        if current >= self.max_bytes:
+            return False
+        self._env.set_mapsize(min(_round_up(current * 2), self.max_bytes))
+        return True
+
+    def grow_if_tight(self) -> None:
+        """Grow ahead of need, so that running into the end of the map stays rare."""
+        if self.used_bytes() > self._env.info()["map_size"] * 3 // 4:
+            self.grow()
+
+    def used_bytes(self) -> int:
+        """Bytes of the file up to its last page, free pages inside included."""
+        return int((self._env.info()["last_pgno"] + 1) * self._env.stat()["psize"])
+
+    def map_bytes(self) -> int:
+        return int(self._env.info()["map_size"])
+
+    def sync(self) -> None:
+        self._env.sync(True)
+
+    def clear_stale_readers(self) -> int:
+        return int(self._env.reader_check())
+
+    def copy_to(self, target: Path, *, compact: bool) -> None:
+        self._env.copy(str(target), compact=compact)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        """Give back one reference; the last one closes the environment. Idempotent."""
+        with _registry_lock:
+            if self._closed:
+                return
+            self.references -= 1
+            if self.references > 0:
+                return
+            self._closed = True
+            _registry.pop(_identity(self.path), None)
+        with self.lock:
+            if self.durability == "relaxed":
+                self._env.sync(True)
+            self._env.close()
+
+    def abandon(self) -> None:
+        """In a forked child: the handle must neither be used nor closed."""
+        self._closed = True
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"open, {self.references} references"
+        return f"<Environment {self.path} {self.durability} {state}>"
+
+
+_registry: weakref.WeakValueDictionary[tuple[int, int], Environment] = weakref.WeakValueDictionary()
+_registry_lock = threading.Lock()
+
+
+def open_environment(
+    path: Path, durability: Durability, max_bytes: int = DEFAULT_MAX_BYTES, map_bytes: int = INITIAL_MAP_BYTES
+) -> Environment:
+    """Open a directory, or share the environment that this process has open on it already."""
+    if durability not in DURABILITIES:
+        raise ConfigError(f"durability must be 'always' or 'relaxed', not {durability!r}")
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot use {path} as a store directory: {error.strerror}") from error
+    with _registry_lock:
+        known = _registry.get(_identity(path))
+        if known is not None and not known.closed:
+            if known.durability != durability:
+                raise ConfigError(
+                    f"{path} is already open in this process with durability {known.durability!r};"
+                    f" open it with the same, not {durability!r}"
+                )
+            known.references += 1
+            return known
+        try:
+            env = Environment(path, durability, max_bytes, min(map_bytes, max_bytes))
+        except ENGINE_FAULTS as fault:
+            raise translate(fault) from fault
+        _registry[_identity(path)] = env
+        return env
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino
+
+
+def _round_up(size: int) -> int:
+    page = 1 << 16
+    return (size + page - 1) // page * page
+
+
+def _forget_in_child() -> None:
+    global _registry_lock
+    _registry_lock = threading.Lock()
+    for env in list(_registry.values()):
+        env.abandon()
+    _registry.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

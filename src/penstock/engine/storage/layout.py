@@ -1,0 +1,174 @@
+"""Every byte that reaches the disk, tabulated beside its encoder. Pure functions, no I/O.
+
+Tables (LMDB named databases; ``N`` is the SELECT database, 0–15)
+-----------------------------------------------------------------
+
+==============  =======================================  ==============================
+table           key                                      value
+==============  =======================================  ==============================
+``keys:N``      physical key                             record (below)
+``data:N``      version(8) space(1) rest                 element of a collection
+``expiry:N``    deadline_ms(8) physical key              empty
+``garbage``     db(1) version(8)                         empty: elements to be removed
+``watched``     db(1) physical key                       revision(8) stamp_ms(8)
+``scripts``     sha1, 40 hex digits                      source
+``channels``    kind(1) fit(channel) mailbox(28)         channel
+``subscribed``  mailbox(28) kind(1) fit(channel)         channel
+``messages``    mailbox(28) sequence(8)                  RESP3 bytes of one item
+``waiters``     db(1) physical key ticket(8)             mailbox(28)
+``waiting``     mailbox(28)                              packed waiter
+``system``      name                                     see ``upgrade`` and ``transaction``
+==============  =======================================  ==============================
+
+A mailbox is endpoint id(20) session number(8). All integers are big-endian, so that
+byte order is number order.
+
+Physical key
+------------
+``xxh3_64(key) (8) + fit(key)``. The hash gives SCAN a stateless 64-bit cursor with
+Redis's guarantees and RANDOMKEY a fair pick. LMDB keys end at 511 bytes, so ``fit``
+keeps names shorter than 450 bytes as they are and turns longer ones into their first
+418 bytes and a 32-byte digest: exactly 450 bytes, which no short name has. Whoever
+stores a long name keeps the whole of it in the value.
+
+Record of a key
+---------------
+======================  =====  =================================================
+field                   bytes  present
+======================  =====  =================================================
+tag                     1      always: bits 0–3 type, bit 7 expires, bit 6 long
+deadline_ms             8      when the expires bit is set
+name length, name       4+n    when the long bit is set
+body                    rest   string: the value; collection: version(8) size(8)
+                               and what its type adds
+======================  =====  =================================================
+"""
+
+from __future__ import annotations
+
+import struct
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from xxhash import xxh3_64_digest
+
+FORMAT_VERSION: Final = 1
+DATABASES: Final = 16
+
+STRING: Final = 1
+LIST: Final = 2
+SET: Final = 3
+ZSET: Final = 4
+HASH: Final = 5
+STREAM: Final = 6
+
+TYPE_NAMES: Final = {STRING: b"string", LIST: b"list", SET: b"set", ZSET: b"zset", HASH: b"hash",
+                     STREAM: b"stream"}  # fmt: skip
+
+EXPIRES: Final = 0x80
+LONG: Final = 0x40
+TYPE_MASK: Final = 0x0F
+
+FIT_BYTES: Final = 450
+_FIT_HEAD_BYTES: Final = FIT_BYTES - 32
+#: A physical key of this length stands for a long name.
+LONG_PHYSICAL_BYTES: Final = 8 + FIT_BYTES
+
+U64: Final = struct.Struct(">Q")
+U32: Final = struct.Struct(">I")
+_DOUBLE: Final = struct.Struct(">d")
+_SIGN: Final = 1 << 63
+_MASK64: Final = (1 << 64) - 1
+
+hash64 = xxh3_64_digest
+
+
+class Head(NamedTuple):
+    """The decoded front of a record; the body starts at ``body`` bytes into it."""
+
+    type: int
+    deadline_ms: int | None
+    long_name: bytes | None
+    body: int
+
+
+def fit(name: bytes) -> bytes:
+    """A name as it may stand in an LMDB key: itself, or 450 bytes that stand for it."""
+    if len(name) < FIT_BYTES:
+        return name
+    return name[:_FIT_HEAD_BYTES] + blake2b(name, digest_size=32).digest()
+
+
+def physical(key: bytes) -> bytes:
+    """The LMDB key of a user's key, field or member."""
+    if len(key) < FIT_BYTES:
+        return xxh3_64_digest(key) + key
+    return xxh3_64_digest(key) + fit(key)
+
+
+def decode_head(record: bytes) -> Head:
+    tag = record[0]
+    offset = 1
+    deadline: int | None = None
+    name: bytes | None = None
+    if tag & EXPIRES:
+        deadline = int.from_bytes(record[1:9], "big")
+        offset = 9
+    if tag & LONG:
+        length = int.from_bytes(record[offset : offset + 4], "big")
+        offset += 4
+        name = record[offset : offset + length]
+        offset += length
+    return Head(tag & TYPE_MASK, deadline, name, offset)
+
+
+def encode_head(type_: int, deadline_ms: int | None, key: bytes) -> bytes:
+    tag = type_
+    parts = b""
+    if deadline_ms is not None:
+        tag |= EXPIRES
+        parts = U64.pack(deadline_ms)
+    if len(key) >= FIT_BYTES:
+        tag |= LONG
+        parts += U32.pack(len(key)) + key
+    return bytes((tag,)) + parts
+
+
+def name_of(physical_key: bytes, record: bytes) -> bytes:
+    """The user's key behind a row of ``keys:N``."""
+    if len(physical_key) == LONG_PHYSICAL_BYTES:
+        name = decode_head(record).long_name
+        assert name is not None
+        return name
+    return physical_key[8:]
+
+
+def wrap_long(name: bytes, value: bytes) -> bytes:
+    """The value of an element whose name is long: the whole name travels with it."""
+    return U32.pack(len(name)) + name + value
+
+
+def unwrap_long(stored: bytes) -> tuple[bytes, bytes]:
+    length = int.from_bytes(stored[:4], "big")
+    return stored[4 : 4 + length], stored[4 + length :]
+
+
+def encode_score(score: float) -> bytes:
+    """Eight bytes that sort as the numbers do; -0.0 and 0.0 are one position."""
+    bits = int.from_bytes(_DOUBLE.pack(score + 0.0), "big")
+    return (bits ^ _MASK64 if bits & _SIGN else bits ^ _SIGN).to_bytes(8, "big")
+
+
+def decode_score(data: bytes) -> float:
+    bits = int.from_bytes(data, "big")
+    bits = bits ^ _SIGN if bits & _SIGN else bits ^ _MASK64
+    return float(_DOUBLE.unpack(bits.to_bytes(8, "big"))[0])
+
+
+def encode_index(index: int) -> bytes:
+    """A signed list position as eight bytes that sort as the numbers do."""
+    return (index + _SIGN).to_bytes(8, "big")
+
+
+def decode_index(data: bytes) -> int:
+    return int.from_bytes(data, "big") - _SIGN

@@ -1,0 +1,131 @@
+"""A unit of work: one LMDB transaction and what must happen when it commits.
+
+Rules
+-----
+* One :class:`Unit` a keyspace, used again for every transaction; ``begin`` … ``commit``
+  or ``abort``. The caller holds ``Environment.lock`` meanwhile.
+* The hot operations (``get``, ``put``, ``delete`` …) are LMDB's own bound methods,
+  exchanged at ``begin``: a wrapper would cost more than the operation.
+* ``savepoint`` opens a child transaction, so that a script can be undone alone.
+* Time stands still inside a unit: ``now_ms`` is read once at ``begin``.
+
+``system`` table, what this module keeps there
+----------------------------------------------
+============  ==========================================
+``version``   u64, the next unused collection version
+``ticket``    u64, the next unused ticket of a waiter
+============  ==========================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import lmdb
+
+from penstock.clock import Clock
+from penstock.engine.storage.environment import Environment, Table
+from penstock.engine.storage.layout import U64
+
+_COUNTERS = (b"version", b"ticket")
+
+
+class Unit:
+    """The current transaction. Attributes below are only valid between begin and the end of it."""
+
+    get: Callable[..., bytes | None]  #: get(key, default, table)
+    put: Callable[..., bool]  #: put(key, value, overwrite=…, db=table)
+    delete: Callable[..., bool]  #: delete(key, db=table)
+    pop: Callable[..., bytes | None]  #: pop(key, db=table): get and delete in one
+    replace: Callable[..., bytes | None]  #: replace(key, value, db=table): put, answering the old value
+    cursor: Callable[..., Any]  #: cursor(table)
+
+    def __init__(self, env: Environment, clock: Clock) -> None:
+        self.env = env
+        self.clock = clock
+        self.tables = env.tables
+        self.writable = False
+        self.now_ms = 0
+        self._txn: lmdb.Transaction | None = None
+        self._counters: dict[bytes, int] = {}
+
+    def begin(self, write: bool) -> None:
+        assert self._txn is None, "units do not nest; use savepoint()"
+        self._bind(self.env.begin(write))
+        self.writable = write
+        self.now_ms = self.clock.now_ms()
+
+    def commit(self) -> None:
+        txn = self._txn
+        assert txn is not None
+        if self._counters:
+            for name, value in self._counters.items():
+                txn.put(name, U64.pack(value), db=self.tables["system"])
+            self._counters.clear()
+        self._txn = None
+        txn.commit()
+
+    def abort(self) -> None:
+        txn, self._txn = self._txn, None
+        self._counters.clear()
+        if txn is not None:
+            txn.abort()
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what happens inside if it raises; no effect in a read-only unit."""
+        if not self.writable:
+            yield
+            return
+        parent = self._txn
+        assert parent is not None
+        child = self.env.begin(True, parent)
+        self._bind(child)
+        try:
+            yield
+        except BaseException:
+            self._bind(parent)
+            child.abort()
+            raise
+        self._bind(parent)
+        child.commit()
+
+    def entries(self, table: Table) -> int:
+        assert self._txn is not None
+        return int(self._txn.stat(table)["entries"])
+
+    def empty(self, table: Table) -> None:
+        """Remove every row of a table."""
+        assert self._txn is not None
+        self._txn.drop(table, delete=False)
+
+    def take_number(self, counter: bytes) -> int:
+        """The next value of a persistent counter, unique over all processes and time."""
+        assert counter in _COUNTERS
+        value = self._counters.get(counter)
+        if value is None:
+            stored = self.get(counter, None, self.tables["system"])
+            value = int.from_bytes(stored, "big") if stored else 1
+        self._counters[counter] = value + 1
+        return value
+
+    def rows(self, table: Table, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Rows whose key starts with ``prefix``, in order. Do not write to the table meanwhile."""
+        cursor = self.cursor(table)
+        if not cursor.set_range(prefix):
+            return
+        for row in cursor.iternext():
+            if not row[0].startswith(prefix):
+                return
+            yield row
+
+    def _bind(self, txn: lmdb.Transaction) -> None:
+        self._txn = txn
+        self.get = txn.get
+        self.put = txn.put
+        self.delete = txn.delete
+        self.pop = txn.pop
+        self.replace = txn.replace
+        self.cursor = txn.cursor

@@ -1,0 +1,71 @@
+"""The whole error tree. An error says whose fault it is and what to do.
+
+    PenstockError
+    ├── CommandError          the caller's command was refused; text is Redis's own
+    │   └── WrongTypeError    the key holds another type
+    ├── ProtocolError         the peer's bytes are not RESP
+    ├── StoreError            the store on disk cannot do what was asked
+    │   ├── StoreFullError    no room on the disk or in the allowed size
+    │   ├── StoreCorruptError a record does not decode
+    │   ├── StoreFormatError  the directory was written by another layout version
+    │   └── StoreBusyError    no reader slot was free
+    ├── ClosedError           used after close, or after fork
+    └── ConfigError           a setting makes no sense; the message names it
+
+Rules: foreign exceptions (lmdb, lupa, hiredis, OS) are translated where they
+enter, never further up. Nothing here imports another room.
+"""
+
+from __future__ import annotations
+
+
+class PenstockError(Exception):
+    """Root of everything Penstock raises on purpose."""
+
+
+class CommandError(PenstockError):
+    """A command was refused. ``str(error)`` is the RESP error line without the dash.
+
+    The first word is the code that Redis clients match on (``ERR``, ``WRONGTYPE``, …).
+    """
+
+    @property
+    def code(self) -> str:
+        return str(self).partition(" ")[0]
+
+
+class WrongTypeError(CommandError):
+    def __init__(self) -> None:
+        super().__init__("WRONGTYPE Operation against a key holding the wrong kind of value")
+
+
+class ProtocolError(PenstockError):
+    """The peer sent bytes that are not RESP. The connection cannot be used any more."""
+
+
+class StoreError(PenstockError):
+    """The store on disk could not do what was asked; nothing of the request was written."""
+
+
+class StoreFullError(StoreError):
+    """The disk, or the size the store may grow to, is used up."""
+
+
+class StoreCorruptError(StoreError):
+    """A stored record does not decode; the message names the key."""
+
+
+class StoreFormatError(StoreError):
+    """The directory holds a store of a layout this version cannot read."""
+
+
+class StoreBusyError(StoreError):
+    """Every reader slot of the store is taken."""
+
+
+class ClosedError(PenstockError):
+    """The object was used after it was closed, or in a forked child."""
+
+
+class ConfigError(PenstockError):
+    """A setting makes no sense; the message names it."""

@@ -1,0 +1,136 @@
+"""One client: bytes to commands, replies to bytes. Executes nothing itself.
+
+Commands go to the listener's batch; what the engine answers comes back through
+:meth:`Connection.receive` after the commit and leaves with one write a tick.
+
+Slow readers: while the transport's buffer is full we stop reading from the client, so
+that it cannot ask for more; beyond the output limit it is disconnected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from penstock.engine import Session
+from penstock.engine.control import Close, Control, SwitchProtocol
+from penstock.errors import CommandError
+from penstock.protocol.encoder import ENCODERS, encode2
+from penstock.protocol.replies import Reply
+from penstock.protocol.requests import RequestReader
+
+if TYPE_CHECKING:
+    from penstock.server.listener import Server
+
+
+class Connection(asyncio.Protocol):
+    """State of one socket. The session behind it belongs to the engine."""
+
+    __slots__ = ("_encode", "_out", "_reader", "_server", "closing", "session", "transport")
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._reader = RequestReader(max_bulk_bytes=server.settings.max_bulk_bytes)
+        self._encode = encode2
+        self._out: list[bytes] = []
+        self.closing = False
+        self.session: Session | None = None
+        self.transport: asyncio.Transport | None = None
+
+    # ---------------------------------------------------------------- asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        if not self._server.admit(self):
+            self.transport.write(b"-ERR max number of clients reached\r\n")
+            self.transport.close()
+            return
+        session = self._server.engine.session(self.receive)
+        session.address = _address(self.transport.get_extra_info("peername"), "unix")
+        session.local_address = _address(self.transport.get_extra_info("sockname"), "unix")
+        session.kill = self.abort
+        session.on_block_change = self._server.block_changed
+        session.connection = self
+        if self._server.settings.password:
+            session.authenticated = False
+            session.refresh_gate()
+        self.session = session
+
+    def data_received(self, data: bytes) -> None:
+        if self.closing or self.session is None:
+            return
+        reader = self._reader
+        reader.authenticated = self.session.authenticated
+        commands = reader.feed(data)
+        if commands:
+            self._server.submit(self.session, commands)
+        if reader.error is not None:
+            self._server.refuse(self, CommandError(f"ERR {reader.error}"))
+
+    def pause_writing(self) -> None:
+        if self.transport is not None and not self.closing:
+            self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.transport is not None and not self.closing:
+            self.transport.resume_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closing = True
+        self._out.clear()
+        self._server.forget(self)
+
+    # ------------------------------------------------------------------ output
+
+    def receive(self, reply: Reply) -> None:
+        """The session's sink: keep an item until the tick's write."""
+        if not self._out:
+            self._server.dirty.append(self)
+        if isinstance(reply, Control):
+            self._obey(reply)
+        else:
+            self._out.append(self._encode(reply))
+
+    def _obey(self, control: Control) -> None:
+        if isinstance(control, SwitchProtocol):
+            self._encode = ENCODERS[control.version]
+        elif isinstance(control, Close):
+            self.closing = True
+
+    def flush(self) -> None:
+        """Write what was kept; disconnect a client that does not read."""
+        transport = self.transport
+        out, self._out = self._out, []
+        if transport is None or transport.is_closing():
+            return
+        if out:
+            transport.write(out[0] if len(out) == 1 else b"".join(out))
+        if self.closing:
+            transport.close()
+        elif (waiting := transport.get_write_buffer_size()) and waiting > self._output_limit():
+            self.abort()
+
+    def _output_limit(self) -> int:
+        settings = self._server.settings
+        if self.session is not None and self.session.is_subscribed:
+            return settings.pubsub_output_limit_bytes
+        return settings.output_limit_bytes
+
+    def close_after(self, error: CommandError) -> None:
+        """Answer an error and close once it is written."""
+        self._out.append(encode2(error))
+        self.closing = True
+        self.flush()
+
+    def abort(self) -> None:
+        """Drop the connection now, unread replies included."""
+        self.closing = True
+        if self.transport is not None:
+            self.transport.abort()
+
+
+def _address(name: object, otherwise: str) -> bytes:
+    if isinstance(name, tuple) and len(name) >= 2:
+        host, port = name[0], name[1]
+        return (f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}").encode()
+    return f"{name or otherwise}:0".encode()
