@@ -18,7 +18,7 @@ import pytest
 
 from penstock.engine import Engine, LocalSession
 from penstock.errors import CommandError
-from penstock.protocol.replies import NULL_ARRAY, Pairs, Push, SetReply
+from penstock.protocol.replies import NULL_ARRAY, Pairs
 from penstock.testing.servers import RealServer, find_servers
 
 TIMEOUT_S = 20.0
@@ -94,9 +94,6 @@ def normalise(value: Any) -> Any:
     return value
 
 
-assert issubclass(SetReply, list) and issubclass(Push, list)
-
-
 class EngineClient(Client):
     """In process. Blocking calls run on a thread of their own, as ``send`` needs it."""
 
@@ -160,7 +157,7 @@ class SocketClient(Client):
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = hiredis.Reader(
-            notEnoughData=Ellipsis, convertSetsToLists=True, replyError=lambda text: CommandError(text)
+            notEnoughData=Ellipsis, replyError=lambda text: CommandError(text)
         )
         self._others: list[SocketClient] = []
         if resp == 3:
@@ -218,7 +215,7 @@ _BACKENDS += [f"{binary.kind}-{resp}" for binary in find_servers() for resp in (
 @pytest.fixture(scope="session")
 def _ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], int]]:
     """Starts each server once a session, at first use."""
-    from penstock.testing.servers import PenstockServer
+    from penstock.testing.own_server import PenstockServer
 
     with contextlib.ExitStack() as stack:
         running: dict[str, int] = {}

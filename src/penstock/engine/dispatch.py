@@ -23,6 +23,7 @@ taken back through ``undo``.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
@@ -294,7 +295,7 @@ class Dispatcher:
         name = entry.name
         if session.blocked is not None:
             session.deferred.append(argv)
-            session.remember(lambda: _drop_last(session))
+            session.remember(lambda: _pop(session.deferred))
             return NO_REPLY
         if not session.authenticated and name not in _BEFORE_AUTH:
             raise CommandError("NOAUTH Authentication required.")
@@ -321,7 +322,7 @@ class Dispatcher:
             session.assign(queue_broken=True)
             raise error
         queue.append((argv, entry))
-        session.remember(queue.pop)
+        session.remember(lambda: _pop(queue))
         return QUEUED
 
 
@@ -348,5 +349,5 @@ class _Savepoint:
         self._child.__exit__(kind, error, trace)  # type: ignore[arg-type]
 
 
-def _drop_last(session: Session) -> None:
-    session.deferred.pop()
+def _pop(items: list[tuple[Argv, Entry]] | deque[Argv]) -> None:
+    items.pop()

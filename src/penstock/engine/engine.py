@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.clock import Clock, SystemClock
 from penstock.engine import commands as _commands  # noqa: F401  (registers every handler)
+from penstock.engine.bus.endpoint import Endpoint
 from penstock.engine.bus.mailboxes import Mailboxes
 from penstock.engine.config import Config
 from penstock.engine.dispatch import Dispatcher, NeedsWriteError
@@ -168,6 +169,12 @@ class Engine:
         """Readable when another process has something for us; None before the first need."""
         endpoint = self.mailboxes.endpoint
         return None if endpoint is None else endpoint.fileno()
+
+    def listening_endpoint(self) -> Endpoint:
+        """This process's endpoint, made if there is none yet."""
+        with self.env.lock:
+            self._check_open()
+            return self.mailboxes.own_endpoint()
 
     def collect(self) -> None:
         """Deliver what other processes posted. Call it when the signal descriptor is readable."""

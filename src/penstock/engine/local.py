@@ -167,9 +167,8 @@ class _Listener:
             with self._lock:
                 if self._users == 0:
                     return
-            endpoint = self._engine.mailboxes.own_endpoint()
-            endpoint.wait(_TICK_S)
             try:
+                self._engine.listening_endpoint().wait(_TICK_S)
                 self._engine.collect()
             except ClosedError:
                 return

@@ -89,7 +89,8 @@ class Session:
         self.kill: Callable[[], None] | None = None
         #: told after a commit in which the session blocked or was unblocked
         self.on_block_change: Callable[[Session], None] | None = None
-        self.connection: object = None
+        #: whether it came over a socket, where passwords count
+        self.is_remote = False
 
     # ------------------------------------------------------------------- facts
 

@@ -14,7 +14,7 @@ _MORE = object()
 
 def parse_reply(data: bytes) -> Any:
     """The one value in ``data``, strings as bytes. Raises :class:`ProtocolError` if it is not exactly one."""
-    reader = hiredis.Reader(protocolError=ProtocolError, notEnoughData=_MORE, convertSetsToLists=True)
+    reader = hiredis.Reader(protocolError=ProtocolError, notEnoughData=_MORE)
     reader.feed(data)
     value = reader.gets()
     if value is _MORE:

@@ -32,7 +32,7 @@ This module knows nothing of sockets or of what commands mean.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 import hiredis
 
@@ -140,7 +140,7 @@ _SHORTEST_ARG_BYTES: Final = 6
 _assert_all_bytes: Final = b"".join
 
 
-def _pack(commands: list[list[bytes]]) -> bytes:
+def _pack(commands: list[list[Any]]) -> bytes:
     return b"".join([hiredis.pack_command(tuple(command)) for command in commands])
 
 
@@ -345,8 +345,10 @@ class RequestReader:
         if end == _MORE or end + 1 == len(data):
             return _MORE
         if data[pos] != _DOLLAR:
-            got = data[pos : pos + 1].decode("utf-8", "surrogateescape")
-            raise ProtocolError(f"Protocol error: expected '$', got '{' ' if got in '\r\n' else got}'")
+            got = data[pos : pos + 1].replace(b"\r", b" ").replace(b"\n", b" ")
+            raise ProtocolError(
+                f"Protocol error: expected '$', got '{got.decode('utf-8', 'surrogateescape')}'"
+            )
         length = _strict_integer(data[pos + 1 : end])
         if length is None or not 0 <= length <= self._max_bulk_bytes:
             raise ProtocolError("Protocol error: invalid bulk length")

@@ -10,6 +10,7 @@ that it cannot ask for more; beyond the output limit it is disconnected.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from penstock.engine import Session
@@ -31,7 +32,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self._server = server
         self._reader = RequestReader(max_bulk_bytes=server.settings.max_bulk_bytes)
-        self._encode = encode2
+        self._encode: Callable[[Reply], bytes] = encode2
         self._out: list[bytes] = []
         self.closing = False
         self.session: Session | None = None
@@ -50,7 +51,7 @@ class Connection(asyncio.Protocol):
         session.local_address = _address(self.transport.get_extra_info("sockname"), "unix")
         session.kill = self.abort
         session.on_block_change = self._server.block_changed
-        session.connection = self
+        session.is_remote = True
         if self._server.settings.password:
             session.authenticated = False
             session.refresh_gate()

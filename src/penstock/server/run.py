@@ -23,9 +23,11 @@ def run(
 ) -> None:
     """Open the store, serve it, close it. Blocks until SIGINT, SIGTERM or SHUTDOWN."""
     settings.check()
-    with Engine.open(directory, durability=durability, max_size_bytes=max_size_bytes) as engine:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(engine, settings, on_ready))
+    with (
+        Engine.open(directory, durability=durability, max_size_bytes=max_size_bytes) as engine,
+        asyncio.Runner(loop_factory=_loop_factory()) as runner,
+    ):
+        runner.run(_serve(engine, settings, on_ready))
 
 
 async def _serve(engine: Engine, settings: ServerSettings, on_ready: Callable[[Server], None] | None) -> None:

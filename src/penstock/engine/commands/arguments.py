@@ -46,6 +46,14 @@ def positive(value: bytes, message: str = "ERR value is out of range, must be po
     return number
 
 
+def signed_count(value: bytes) -> int:
+    """The count of a random pick: negative counts may repeat elements, so both signs must fit."""
+    number = integer(value)
+    if number == MIN_INT64:
+        raise CommandError(f"ERR value is out of range, value must between {-MAX_INT64} and {MAX_INT64}")
+    return number
+
+
 def floating(value: bytes, message: str = NOT_FLOAT) -> float:
     number = parse_float(value)
     if number is None:

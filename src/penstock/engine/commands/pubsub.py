@@ -100,6 +100,14 @@ def spublish(s: Session, argv: Argv) -> Reply:
     return s.engine.pubsub.publish_shard(argv[1], argv[2])
 
 
+def unsubscribe_everything(s: Session) -> None:
+    """Without telling the client; for RESET."""
+    for kind in (_CHANNELS, _PATTERNS, _SHARDS):
+        for name in getattr(s, kind.attribute):
+            s.engine.pubsub.unsubscribe(s, kind.table, name)
+        s.assign(**{kind.attribute: set()})
+
+
 # --------------------------------------------------------------------- introspection
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from penstock.engine.commands.arguments import (
@@ -25,7 +24,7 @@ from penstock.engine.datatypes.numbers import (
 )
 from penstock.engine.keyspace import EVENT_GENERIC, EVENT_STRING
 from penstock.engine.session import Session
-from penstock.engine.storage.layout import EXPIRES, STRING, TYPE_MASK, decode_head
+from penstock.engine.storage.layout import STRING, TYPE_MASK, decode_head
 from penstock.errors import CommandError, WrongTypeError
 from penstock.protocol.replies import OK, Reply
 
@@ -33,6 +32,7 @@ _MAX_STRING_BYTES: Final = 512 * 1024 * 1024
 _TOO_LONG: Final = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 _ZERO: Final = LongDouble(0, 0)
 _OVERFLOW: Final = "ERR increment or decrement would overflow"
+_NO_OPTION: Final = (b"", b"")
 
 
 # ------------------------------------------------------------------------- get, set
@@ -53,62 +53,55 @@ def set_(s: Session, argv: Argv) -> Reply:
     return OK
 
 
-@dataclass(slots=True)
-class _SetOptions:
-    nx: bool = False
-    xx: bool = False
-    get: bool = False
-    keep_ttl: bool = False
-    deadline_ms: int | None = None
+#: Options of SET and GETEX by what they are about; two that differ exclude each other.
+_CONDITION, _LIFETIME, _OLD_VALUE = "condition", "lifetime", "old value"
+_SET_OPTIONS: Final = {
+    b"NX": _CONDITION,
+    b"XX": _CONDITION,
+    b"GET": _OLD_VALUE,
+    b"KEEPTTL": _LIFETIME,
+    **dict.fromkeys(EXPIRE_OPTIONS, _LIFETIME),
+}
+_GETEX_OPTIONS: Final = {b"PERSIST": _LIFETIME, **dict.fromkeys(EXPIRE_OPTIONS, _LIFETIME)}
 
 
-def _parse_set_options(s: Session, argv: Argv) -> _SetOptions:
-    options = _SetOptions()
-    expire: tuple[int, bool, bytes] | None = None
-    index = 3
-    while index < len(argv):
-        word = argv[index].upper()
-        if word == b"NX" and not options.xx:
-            options.nx = True
-        elif word == b"XX" and not options.nx:
-            options.xx = True
-        elif word == b"GET":
-            options.get = True
-        elif word == b"KEEPTTL" and expire is None:
-            options.keep_ttl = True
-        elif word in EXPIRE_OPTIONS and expire is None and not options.keep_ttl and index + 1 < len(argv):
-            index += 1
-            expire = (*EXPIRE_OPTIONS[word], argv[index])
-        else:
+def _parse_options(words: Argv, known: dict[bytes, str]) -> dict[str, tuple[bytes, bytes]]:
+    """What was chosen about each subject: an option and its argument. The last one counts."""
+    chosen: dict[str, tuple[bytes, bytes]] = {}
+    rest = iter(words)
+    for word in rest:
+        option = word.upper()
+        subject = known.get(option)
+        if subject is None or chosen.get(subject, (option,))[0] != option:
             raise syntax_error()
-        index += 1
-    if expire is not None:
-        options.deadline_ms = deadline(expire[2], expire[0], expire[1], s.ks.unit.now_ms, "set")
-    return options
+        argument = next(rest, None) if option in EXPIRE_OPTIONS else b""
+        if argument is None:
+            raise syntax_error()
+        chosen[subject] = (option, argument)
+    return chosen
 
 
 def _set_with_options(s: Session, argv: Argv) -> Reply:
     key = argv[1]
-    options = _parse_set_options(s, argv)
-    record = s.ks.find(key) if options.nx or options.xx or options.get or options.keep_ttl else None
-    old: Reply = None
-    if options.get and record is not None:
-        old = s.ks.get_string(key)
-    if (options.nx and record is not None) or (options.xx and record is None):
+    options = _parse_options(argv[3:], _SET_OPTIONS)
+    condition = options.get(_CONDITION, _NO_OPTION)[0]
+    lifetime, amount = options.get(_LIFETIME, _NO_OPTION)
+    deadline_ms: int | None = None
+    if lifetime in EXPIRE_OPTIONS:
+        deadline_ms = deadline(amount, *EXPIRE_OPTIONS[lifetime], s.ks.unit.now_ms, "set")
+    old: Reply = s.ks.get_string(key) if _OLD_VALUE in options else None
+    if condition and s.ks.exists(key) != (condition == b"XX"):
         return old
-    deadline_ms = options.deadline_ms
-    if options.keep_ttl and record is not None and record[0] & EXPIRES:
-        deadline_ms = decode_head(record).deadline_ms
-    _set_with_deadline(s, key, argv[2], deadline_ms)
-    return old if options.get else OK
+    if lifetime == b"KEEPTTL":
+        s.ks.set_string(key, argv[2], s.ks.deadline_of(key))
+        s.ks.changed(key, EVENT_STRING, b"set")
+    else:
+        _set_with_deadline(s, key, argv[2], deadline_ms)
+    return old if _OLD_VALUE in options else OK
 
 
 def _set_with_deadline(s: Session, key: bytes, value: bytes, deadline_ms: int | None) -> None:
-    """SET, or DEL where the deadline has passed already."""
-    if deadline_ms is not None and deadline_ms <= s.ks.unit.now_ms:
-        if s.ks.delete(key):
-            s.ks.changed(key, EVENT_GENERIC, b"del")
-        return
+    """Set a key. A deadline that has passed is no exception: the key expires at its next use."""
     s.ks.set_string(key, value, deadline_ms)
     s.ks.changed(key, EVENT_STRING, b"set")
     if deadline_ms is not None:
@@ -154,21 +147,16 @@ def getdel(s: Session, argv: Argv) -> Reply:
 @command("GETEX")
 def getex(s: Session, argv: Argv) -> Reply:
     key = argv[1]
-    word = argv[2].upper() if len(argv) > 2 else b""
-    if len(argv) == 2:
-        return s.ks.get_string(key)
-    if word == b"PERSIST" and len(argv) == 3:
-        value = s.ks.get_string(key)
-        if value is not None and s.ks.deadline_of(key) is not None:
+    lifetime, amount = _parse_options(argv[2:], _GETEX_OPTIONS).get(_LIFETIME, _NO_OPTION)
+    value = s.ks.get_string(key)
+    if value is None or not lifetime:
+        return value
+    if lifetime == b"PERSIST":
+        if s.ks.deadline_of(key) is not None:
             s.ks.set_deadline(key, None)
             s.ks.changed(key, EVENT_GENERIC, b"persist")
         return value
-    if word not in EXPIRE_OPTIONS or len(argv) != 4:
-        raise syntax_error()
-    deadline_ms = deadline(argv[3], *EXPIRE_OPTIONS[word], s.ks.unit.now_ms, "getex")
-    value = s.ks.get_string(key)
-    if value is None:
-        return None
+    deadline_ms = deadline(amount, *EXPIRE_OPTIONS[lifetime], s.ks.unit.now_ms, "getex")
     if deadline_ms <= s.ks.unit.now_ms:
         s.ks.delete(key)
         s.ks.changed(key, EVENT_GENERIC, b"del")
@@ -335,6 +323,10 @@ def incrbyfloat(s: Session, argv: Argv) -> Reply:
 
 @command("LCS")
 def lcs_(s: Session, argv: Argv) -> Reply:
+    try:
+        one, other = (s.ks.get_string(key) or b"" for key in argv[1:3])
+    except WrongTypeError:
+        raise CommandError("ERR The specified keys must contain string values") from None
     words = [word.upper() for word in argv[3:]]
     wants_length = wants_index = with_lengths = False
     min_length = 0
@@ -354,10 +346,6 @@ def lcs_(s: Session, argv: Argv) -> Reply:
         index += 1
     if wants_length and wants_index:
         raise CommandError("ERR If you want both the length and indexes, please just use IDX.")
-    try:
-        one, other = (s.ks.get_string(key) or b"" for key in argv[1:3])
-    except WrongTypeError:
-        raise CommandError("ERR The specified keys must contain string values") from None
     if wants_length:
         return lcs.length(one, other)
     if not wants_index:

@@ -20,7 +20,7 @@ from functools import reduce
 from operator import and_, or_, xor
 from typing import Final, NamedTuple
 
-from penstock.engine.datatypes.numbers import parse_int
+from penstock.engine.datatypes.numbers import MAX_INT64, parse_int
 from penstock.errors import CommandError
 
 #: The longest string, hence the limit of bit offsets: Redis's default proto-max-bulk-len.
@@ -215,14 +215,26 @@ def _run_step(value: bytearray, step: FieldOperation) -> int | None:
     if step.operation is Operation.GET:
         return old
     setting = step.operation is Operation.SET
-    # An unsigned field sees a negative SET as the huge number of the same 64 bits.
-    wanted = step.operand if step.type.signed else step.operand & (1 << 64) - 1
-    new = _fitted(wanted if setting else old + step.operand, step.type, step.overflow)
+    wanted = _wanted(step.operand, step.type) if setting else old + step.operand
+    new = _fitted(wanted, step.type, step.overflow)
     if new is None:
         return None
     if new != old:
         _write_field(value, step.type, step.offset, new)
     return old if setting else new
+
+
+def _wanted(operand: int, kind: FieldType) -> int:
+    """What SET sees of its operand.
+
+    Redis computes in 64 bits. A negative number is huge for an unsigned field, and so it
+    is for a signed one if its distance from the highest value overflows: SAT then takes
+    the wrong end. We follow.
+    """
+    too_low = operand < kind.low
+    if too_low and (not kind.signed or kind.high - operand > MAX_INT64):
+        return operand + (1 << 64)
+    return operand
 
 
 def _fitted(number: int, kind: FieldType, overflow: Overflow) -> int | None:

@@ -26,7 +26,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from penstock.engine.storage import layout
 from penstock.engine.storage.layout import FIT_BYTES, U64, physical
@@ -36,6 +37,15 @@ if TYPE_CHECKING:
     from penstock.engine.keyspace import Keyspace
 
 T = TypeVar("T")
+
+#: Where the name begins in a row of :class:`Members`, and how long a row with a long name is.
+_NAME_AT: Final = 8 + 1 + 8
+_LONG_ROW_BYTES: Final = _NAME_AT + FIT_BYTES
+
+#: Up to this size a random pick counts rows from the first on.
+_SMALL_SIZE: Final = 128
+#: Beyond it: log2 of the number of neighbours among which a random place is shared.
+_WINDOW_BITS: Final = 4
 
 
 class Collection:
@@ -103,13 +113,13 @@ class Members(Collection):
     """A collection of named elements: hash, set, and the by-member side of a sorted set.
 
     Rows: ``version m hash(8) fit(name)`` → value; with a long name the value is wrapped
-    with it (:func:`layout.wrap_long`).
+    with it (:func:`layout.wrap_long`). Everything that lists elements reads exactly
+    ``size`` rows from the first one on (I2).
     """
 
     __slots__ = ("_base",)
 
-    def __init__(self, ks: Keyspace, key: bytes, record: bytes | None) -> None:
-        super().__init__(ks, key, record)
+    def _load_extra(self, extra: bytes) -> None:
         self._base = self._version + b"m"
 
     def _get(self, name: bytes) -> bytes | None:
@@ -122,11 +132,9 @@ class Members(Collection):
         """Add or replace; True if the name is new."""
         if len(name) >= FIT_BYTES:
             value = layout.wrap_long(name, value)
-        row = self._base + physical(name)
-        if self._unit.put(row, value, overwrite=False, db=self._table):
+        if self._unit.replace(self._base + physical(name), value, db=self._table) is None:
             self.size += 1
             return True
-        self._unit.put(row, value, db=self._table)
         return False
 
     def _add(self, name: bytes, value: bytes) -> bool:
@@ -147,21 +155,32 @@ class Members(Collection):
     def __contains__(self, name: bytes) -> bool:
         return self._unit.get(self._base + physical(name), None, self._table) is not None
 
+    # ------------------------------------------------------------ all of them
+
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """(name, value) in hash order. Do not write meanwhile."""
-        cut = len(self._base) + 8
-        for row, value in self._unit.rows(self._table, self._base):
-            if len(row) - cut == FIT_BYTES:
-                yield layout.unwrap_long(value)
-            else:
-                yield row[cut:], value
+        for row, value in self._rows():
+            yield layout.unwrap_long(value) if len(row) == _LONG_ROW_BYTES else (row[_NAME_AT:], value)
 
     def names(self) -> list[bytes]:
-        return [name for name, _ in self.items()]
+        """Every name, in hash order."""
+        rows = list(self._rows(values=False))
+        if _LONG_ROW_BYTES in map(len, rows):
+            return [name for name, _ in self.items()]
+        return [row[_NAME_AT:] for row in rows]
 
-    def scan(
-        self, cursor: int, count: int, pick: Callable[[bytes, bytes], T | None]
-    ) -> tuple[int, list[T]]:
+    def values(self) -> list[bytes]:
+        """Every value, in hash order."""
+        return [value for _, value in self.items()]
+
+    def _rows(self, values: bool = True) -> Iterator[Any]:
+        cursor = self._unit.cursor(self._table)
+        # A cursor that found nothing would be read from the table's first row.
+        if self.size == 0 or not cursor.set_range(self._base):
+            return iter(())
+        return islice(cursor.iternext(values=values), self.size)
+
+    def scan(self, cursor: int, count: int, pick: Callable[[bytes, bytes], T | None]) -> tuple[int, list[T]]:
         """One step of HSCAN, SSCAN or ZSCAN: see :func:`scan_rows`."""
 
         def item(row: bytes, value: bytes) -> T | None:
@@ -171,25 +190,65 @@ class Members(Collection):
 
         return scan_rows(self._unit, self._table, self._base, cursor, count, item)
 
+    # ------------------------------------------------------------- any of them
+
     def random_item(self) -> tuple[bytes, bytes]:
-        """One element. Uniform in small collections, by a random place in hash order in large ones."""
-        if self.size <= 128:
-            return random.choice(list(self.items()))
-        cursor = self._unit.cursor(self._table)
-        if not cursor.set_range(self._base + random.randbytes(8)) or not cursor.key().startswith(self._base):
-            cursor.set_range(self._base)
+        """One element of a collection that is not empty; how fair: see :meth:`_random_place`."""
+        return _item_of(*self._random_place().item())
+
+    def pop_random(self) -> tuple[bytes, bytes]:
+        """Take one element of a collection that is not empty, picked as by :meth:`random_item`."""
+        cursor = self._random_place()
         row, value = cursor.item()
-        cut = len(self._base) + 8
-        return layout.unwrap_long(value) if len(row) - cut == FIT_BYTES else (row[cut:], value)
+        cursor.delete()
+        self.size -= 1
+        return _item_of(row, value)
 
     def sample(self, count: int) -> list[tuple[bytes, bytes]]:
-        """``count`` distinct elements in random order (all of them if there are fewer)."""
+        """``count`` distinct elements in random order (all of them, in any order, if there are fewer)."""
         if count >= self.size:
             return list(self.items())
-        if count * 3 > self.size or self.size <= 128:
+        if count * 3 > self.size or self.size <= _SMALL_SIZE:
             return random.sample(list(self.items()), count)
         found: dict[bytes, bytes] = {}
         while len(found) < count:
             name, value = self.random_item()
             found[name] = value
         return list(found.items())
+
+    def draw(self, count: int) -> list[tuple[bytes, bytes]]:
+        """``count`` elements, each picked from all of them: some may come more than once."""
+        if count * 16 > self.size:
+            return random.choices(list(self.items()), k=count)
+        return [self.random_item() for _ in range(count)]
+
+    def _random_place(self) -> Any:
+        """A cursor on a row picked by chance.
+
+        Small collections: each element is as likely as any other. Large ones: some steps
+        on from a random place in hash order. Where elements lie far apart the first one
+        after the gap would be picked too often; the steps share its luck out among
+        ``2**_WINDOW_BITS`` neighbours, so that the odds of an element stray by a quarter of the
+        mean, for the cost of one lookup.
+        """
+        base = self._base
+        cursor = self._unit.cursor(self._table)
+        if self.size <= _SMALL_SIZE:
+            cursor.set_range(base)
+            for _ in range(random.randrange(self.size)):
+                cursor.next()
+            return cursor
+        steps = random.getrandbits(_WINDOW_BITS)
+        passed: list[bytes] = []
+        if cursor.set_range(base + random.getrandbits(64).to_bytes(8, "big")):
+            passed = list(islice(cursor.iternext(values=False), steps + 1))
+        if len(passed) <= steps or not passed[-1].startswith(base):
+            # Beyond the end: the way goes on at the beginning.
+            cursor.set_range(base)
+            for _ in range(steps - sum(row.startswith(base) for row in passed)):
+                cursor.next()
+        return cursor
+
+
+def _item_of(row: bytes, value: bytes) -> tuple[bytes, bytes]:
+    return layout.unwrap_long(value) if len(row) == _LONG_ROW_BYTES else (row[_NAME_AT:], value)

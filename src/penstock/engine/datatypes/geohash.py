@@ -51,7 +51,7 @@ def is_on_map(longitude: float, latitude: float) -> bool:
 
 
 def encode(longitude: float, latitude: float) -> int:
-    """The score of a place."""
+    """The score of a place. On the east edge it exceeds 2**53; as a double it is rounded then."""
     return _interleave(*_cell(longitude, latitude, _STEP_MAX, LATITUDE_MAX))
 
 
@@ -153,9 +153,7 @@ def distance_m(longitude1: float, latitude1: float, longitude2: float, latitude2
     return 2.0 * _EARTH_RADIUS_M * math.asin(chord)
 
 
-def in_radius(
-    longitude: float, latitude: float, radius_m: float, place: tuple[float, float]
-) -> float | None:
+def in_radius(longitude: float, latitude: float, radius_m: float, place: tuple[float, float]) -> float | None:
     """The distance of a place from the centre if it lies in the circle, else None."""
     distance = distance_m(longitude, latitude, *place)
     return distance if distance <= radius_m else None

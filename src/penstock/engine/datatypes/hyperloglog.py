@@ -85,15 +85,15 @@ def is_valid(value: bytes) -> bool:
 
 def add(value: bytes, elements: Iterable[bytes]) -> tuple[bytes, bool]:
     """The value with these elements in it, and whether any register changed."""
-    body: _Dense | _Sparse = _open(value)
+    body = _open(value)
     changed = False
     for element in elements:
         index, rank = _index_and_rank(element)
         if body.raise_to(index, rank):
             changed = True
         elif isinstance(body, _Sparse) and body.is_outgrown:
-            body = _Dense(body.header, _read_sparse(body.code))
-            changed |= body.raise_to(index, rank)
+            body = _Dense.of(body.header, _read_sparse(body.code))
+            changed = body.raise_to(index, rank)
     return (body.to_bytes(), True) if changed else (value, False)
 
 
@@ -128,7 +128,7 @@ def merge(values: Sequence[bytes]) -> bytes:
                 break  # outgrown
         else:
             return target.to_bytes()
-    return _Dense(target.header, registers).to_bytes()
+    return _Dense.of(target.header, registers).to_bytes()
 
 
 # --- Hashing and estimating ---------------------------------------------------------------------
@@ -139,13 +139,13 @@ _SEED: Final = 0xADC83B19
 _ALPHA: Final = 0.721347520444481703680  # 1 / (2 ln 2)
 
 
-def murmur_hash(data: bytes) -> int:
+def _murmur_hash(data: bytes) -> int:
     """MurmurHash64A with Redis's seed, reading little endian."""
     size = len(data)
     words = size >> 3
     mixed = _SEED ^ (size * _MULTIPLIER & _MASK)
     if words:
-        for word in unpack_from("<%dQ" % words, data):
+        for word in unpack_from(f"<{words}Q", data):
             word = word * _MULTIPLIER & _MASK
             word = (word ^ word >> 47) * _MULTIPLIER & _MASK
             mixed = (mixed ^ word) * _MULTIPLIER & _MASK
@@ -156,7 +156,7 @@ def murmur_hash(data: bytes) -> int:
 
 
 def _index_and_rank(element: bytes) -> tuple[int, int]:
-    hashed = murmur_hash(element)
+    hashed = _murmur_hash(element)
     rest = hashed >> _INDEX_BITS | 1 << _HASH_BITS
     return hashed & _REGISTERS - 1, (rest & -rest).bit_length()
 
@@ -259,7 +259,7 @@ def _maximum(one: bytes, other: bytes) -> bytes:
 def _open(value: bytes) -> _Dense | _Sparse:
     header = value[:_HEADER_BYTES]
     if value[4] == _DENSE:
-        return _Dense(header, None, bytearray(value[_HEADER_BYTES:]))
+        return _Dense(header, bytearray(value[_HEADER_BYTES:]))
     return _Sparse(header, bytearray(value[_HEADER_BYTES:]))
 
 
@@ -271,12 +271,13 @@ def _changed_header(header: bytes, form: int) -> bytes:
 class _Dense:
     """Six bits a register, in place."""
 
-    def __init__(self, header: bytes, registers: bytes | None, code: bytearray | None = None) -> None:
+    def __init__(self, header: bytes, code: bytearray) -> None:
         self.header = header
-        if code is None:
-            assert registers is not None
-            code = bytearray(a2b_base64(registers.translate(_TO_BASE64)[::-1]))[::-1]
         self._code = code
+
+    @classmethod
+    def of(cls, header: bytes, registers: bytes) -> _Dense:
+        return cls(header, bytearray(a2b_base64(registers.translate(_TO_BASE64)[::-1]))[::-1])
 
     def raise_to(self, index: int, rank: int) -> bool:
         at, shift = index * 6 >> 3, index * 6 & 7
@@ -319,19 +320,12 @@ class _Sparse:
             self.is_outgrown = True
             return False
         before, at, first, span = self._find(index)
-        opcode = code[at]
-        if opcode & 0x80 and _rank(opcode) >= rank:
+        old = _rank(code[at])
+        if old >= rank:
             return False
-        width = _width(opcode)
+        width = _width(code[at])
         after = first + span - 1 - index
-        if opcode & 0x80:
-            rest = opcode & 0x7C | 0x80
-            pieces = [rest | run - 1 for run in (index - first,) if run]
-            pieces.append(_val(rank))
-            pieces += [rest | run - 1 for run in (after,) if run]
-            replacement = bytes(pieces)
-        else:
-            replacement = _zeros(index - first) + bytes((_val(rank),)) + _zeros(after)
+        replacement = _run(old, index - first) + _run(rank, 1) + _run(old, after)
         growth = len(replacement) - width
         if growth > 0 and _HEADER_BYTES + len(code) + growth > _SPARSE_MAX_BYTES:
             self.is_outgrown = True
@@ -398,13 +392,12 @@ def _width(opcode: int) -> int:
     return 1 if _SPANS[opcode] else 2
 
 
-def _val(rank: int) -> int:
-    """VAL of one register."""
-    return 0x80 | rank - 1 << 2
-
-
-def _zeros(run: int) -> bytes:
-    """ZERO or XZERO of this many registers; nothing for none."""
-    if run > _ZERO_MAX_RUN:
-        return bytes((0x40 | run - 1 >> 8, run - 1 & 0xFF))
-    return bytes((run - 1,)) if run else b""
+def _run(rank: int, length: int) -> bytes:
+    """The opcode for this many registers of one rank; nothing for none."""
+    if length == 0:
+        return b""
+    if rank:
+        return bytes((0x80 | rank - 1 << 2 | length - 1,))
+    if length > _ZERO_MAX_RUN:
+        return bytes((0x40 | length - 1 >> 8, length - 1 & 0xFF))
+    return bytes((length - 1,))

@@ -22,6 +22,7 @@ Cost and memory are those of len(a) × len(b) bits; like Redis, strings whose ta
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -49,10 +50,8 @@ def length(a: bytes, b: bytes, limit_bytes: int = _DEFAULT_LIMIT_BYTES) -> int:
     """How long the longest common subsequence is (LCS … LEN)."""
     _check_size(a, b, limit_bytes)
     along, across = (b, a) if len(a) <= len(b) else (a, b)
-    growth = 0
-    for _, growth in _rows(along, across):
-        pass
-    return growth.bit_count()
+    last_row = deque(_rows(along, across), maxlen=1)
+    return last_row[0][1].bit_count() if last_row else 0
 
 
 def subsequence(a: bytes, b: bytes, limit_bytes: int = _DEFAULT_LIMIT_BYTES) -> bytes:

@@ -8,7 +8,8 @@ row ``version(8) i index(8)``          the element
 =====================================  ==============================================
 
 An index is a signed number written by :func:`layout.encode_index`, so that rows sort as
-the list does and a list can grow to the left for ever. A *position* counts from 0 at the
+the list does and a list can grow to the left for ever. In memory it is the unsigned
+number of those eight bytes, which takes no decoding. A *position* counts from 0 at the
 left: ``index = first + position``.
 
 Invariants
@@ -24,9 +25,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from struct import Struct
+from typing import TYPE_CHECKING, Final
 
 from penstock.engine.datatypes.collection import Collection
-from penstock.engine.storage.layout import LIST, decode_index, encode_index
+from penstock.engine.storage.layout import LIST, encode_index
+
+if TYPE_CHECKING:
+    from penstock.engine.keyspace import Keyspace
+
+_PLAIN_HEAD: Final = bytes((LIST,))
+_BODY: Final = Struct(">8sQQ")
+#: Where a list begins: index 0, in the middle of the numbers.
+_ORIGIN: Final = encode_index(0)
 
 
 class List(Collection):
@@ -34,12 +45,29 @@ class List(Collection):
 
     __slots__ = ("_base", "_first")
 
+    _first: int
+
+    def __init__(self, ks: Keyspace, key: bytes, record: bytes | None) -> None:
+        if record is None or record[0] != LIST:
+            super().__init__(ks, key, record)
+            return
+        # The usual record (no deadline, short name) once more in one go: every push and pop comes this way.
+        self._ks = ks
+        self._unit = ks.unit
+        self._table = ks.data
+        self.key = key
+        self.deadline_ms = None
+        self._head = _PLAIN_HEAD
+        self._saved = record
+        self._version, self.size, self._first = _BODY.unpack_from(record, 1)
+        self._base = self._version + b"i"
+
     def _load_extra(self, extra: bytes) -> None:
         self._base = self._version + b"i"
-        self._first = decode_index(extra) if extra else 0
+        self._first = int.from_bytes(extra or _ORIGIN, "big")
 
     def _extra(self) -> bytes:
-        return encode_index(self._first)
+        return self._first.to_bytes(8, "big")
 
     # -------------------------------------------------------------------- ends
 
@@ -48,7 +76,7 @@ class List(Collection):
         put, base, table, index = self._unit.put, self._base, self._table, self._first
         for value in values:
             index -= 1
-            put(base + encode_index(index), value, db=table)
+            put(base + index.to_bytes(8, "big"), value, db=table)
         self.size += self._first - index
         self._first = index
 
@@ -57,13 +85,13 @@ class List(Collection):
         put, base, table = self._unit.put, self._base, self._table
         index = self._first + self.size
         for value in values:
-            put(base + encode_index(index), value, db=table)
+            put(base + index.to_bytes(8, "big"), value, db=table)
             index += 1
         self.size = index - self._first
 
     def pop_left(self) -> bytes:
         """Take the leftmost element of a list that is not empty."""
-        value = self._unit.pop(self._base + encode_index(self._first), db=self._table)
+        value = self._unit.pop(self._base + self._first.to_bytes(8, "big"), db=self._table)
         assert value is not None, "L1"
         self._first += 1
         self.size -= 1
@@ -71,7 +99,7 @@ class List(Collection):
 
     def pop_right(self) -> bytes:
         """Take the rightmost element of a list that is not empty."""
-        value = self._unit.pop(self._base + encode_index(self._first + self.size - 1), db=self._table)
+        value = self._unit.pop(self._row(self.size - 1), db=self._table)
         assert value is not None, "L1"
         self.size -= 1
         return value
@@ -138,7 +166,9 @@ class List(Collection):
             matches = (last - n for n, item in enumerate(self._backward(length)) if item == value)
         else:
             matches = (n for n, item in enumerate(self._forward(0, length)) if item == value)
-        return list(islice(matches, skip, skip + limit if limit else None))
+        if skip >= length:
+            return []
+        return list(islice(matches, skip, min(skip + limit, length) if limit else None))
 
     # ------------------------------------------------------------------ middle
 
@@ -198,7 +228,7 @@ class List(Collection):
     # -------------------------------------------------------------------- rows
 
     def _row(self, position: int) -> bytes:
-        return self._base + encode_index(self._first + position)
+        return self._base + (self._first + position).to_bytes(8, "big")
 
     def _delete_rows(self, start: int, stop: int) -> None:
         delete, table = self._unit.delete, self._table

@@ -62,9 +62,10 @@ def parse_uint64(text: bytes) -> int | None:
     if match is None:
         return None
     digits = match[2].lstrip(b"0") or b"0"
-    if len(digits) > 20 or (number := int(digits)) > MAX_UINT64:
+    magnitude = int(digits) if len(digits) <= 20 else MAX_UINT64 + 1
+    if magnitude > MAX_UINT64:
         return None
-    return -number & MAX_UINT64 if match[1] == b"-" else number
+    return -magnitude & MAX_UINT64 if match[1] == b"-" else magnitude
 
 
 # --- Doubles ------------------------------------------------------------------------------------
@@ -168,7 +169,7 @@ def add_long_doubles(one: LongDouble, other: LongDouble) -> LongDouble | None:
     if one.exponent is None or other.exponent is None:
         return None
     exponent = min(one.exponent, other.exponent)
-    total = (one.significand << (one.exponent - exponent)) + (other.significand << (other.exponent - exponent))
+    total = (one.significand << one.exponent - exponent) + (other.significand << other.exponent - exponent)
     significand, rounded_exponent = _rounded(abs(total), 1, exponent)
     if rounded_exponent is None:
         return None

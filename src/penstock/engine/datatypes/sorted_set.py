@@ -32,7 +32,7 @@ them into what is needed, so that nobody pays for scores he does not want.
 
 from __future__ import annotations
 
-import random
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import dropwhile, islice, takewhile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -72,8 +72,6 @@ _HEAD_BYTES: Final = FIT_BYTES - 32
 _BEHIND_DIGESTS: Final = b"\xff" * 33
 #: Rows that ``rank`` looks at in one direction before it turns to the other.
 _STRIDE: Final = 128
-#: Up to this size a random choice reads the whole set, which makes it fair.
-_SMALL: Final = 128
 
 
 class ScoreRange(NamedTuple):
@@ -226,17 +224,16 @@ class SortedSet(Members):
         self.size += len(by_member)
 
     def remove_rows(self, rows: Rows) -> None:
-        """Remove members by rows that a read of this unit gave."""
+        """Remove members by rows that a read of this unit gave; ``save`` must follow."""
+        if len(rows) == self.size:
+            self.size = 0  # the key goes when it is saved, and everything with it
+            return
         delete = self._unit.delete
         table = self._table
         for row in rows:
             delete(row[0], db=table)
             delete(self._base + physical(member_of(row)), db=table)
         self.size -= len(rows)
-
-    def remove_all(self) -> None:
-        """Leave nothing; ``save`` then deletes the key and releases the rows."""
-        self.size = 0
 
     def entries(self) -> list[Entry]:
         """Every (member, score), lowest first."""
@@ -272,6 +269,11 @@ class SortedSet(Members):
         self, within: ScoreRange, reverse: bool = False, skip: int = 0, limit: int | None = None
     ) -> Rows:
         return _sliced(self._walk(*self._span_of_scores(within), reverse), skip, limit)
+
+    def iterate_by_score(self, within: ScoreRange) -> Iterator[Entry]:
+        """(member, score) of a range one by one, for who may stop early. Do not write meanwhile."""
+        for row in self._walk(*self._span_of_scores(within), False):
+            yield member_of(row), decode_score(row[0][_PLACE:_MEMBER])
 
     def rows_by_lex(
         self, within: LexRange, reverse: bool = False, skip: int = 0, limit: int | None = None
@@ -363,18 +365,6 @@ class SortedSet(Members):
         """Put the cursor on the last row that sorts before ``end``."""
         return bool(cursor.prev() if cursor.set_range(end) else cursor.last())
 
-    # ------------------------------------------------------------------ chance
-
-    def random_entries(self, count: int) -> list[Entry]:
-        """``count`` members by chance, each time out of all."""
-        if self.size <= _SMALL:
-            return random.choices(self.entries(), k=count)
-        return [(member, decode_score(place)) for member, place in (self.random_item() for _ in range(count))]
-
-    def sample_entries(self, count: int) -> list[Entry]:
-        """``count`` different members by chance (all of them if there are fewer)."""
-        return [(member, decode_score(place)) for member, place in self.sample(count)]
-
 
 def _skip(iterate: Any, count: int) -> None:
     """Move a cursor that stands on a row by ``count`` rows (there are as many), reading no values."""
@@ -385,4 +375,4 @@ def _skip(iterate: Any, count: int) -> None:
 def _sliced(rows: Iterator[tuple[bytes, bytes]], skip: int, limit: int | None) -> Rows:
     if not skip and limit is None:
         return list(rows)
-    return list(islice(rows, skip, None if limit is None else skip + limit))
+    return list(islice(rows, skip, None if limit is None else min(skip + limit, sys.maxsize)))

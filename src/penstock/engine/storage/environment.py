@@ -105,10 +105,10 @@ class Environment:
 
     def _open_tables(self) -> None:
         names = [*_SHARED_TABLES, *(f"{k}:{n}" for n in range(DATABASES) for k in ("keys", "data", "expiry"))]
-        existing = self._env.stat()["entries"] >= len(names)
-        with self._env.begin(write=not existing) as txn:
+        # In one transaction, and a committed one: a handle opened in a read transaction dies with it.
+        with self._env.begin(write=True) as txn:
             for name in names:
-                self.tables[name] = self._env.open_db(name.encode(), txn=txn, create=not existing)
+                self.tables[name] = self._env.open_db(name.encode(), txn=txn)
 
     def begin(self, write: bool, parent: lmdb.Transaction | None = None) -> lmdb.Transaction:
         """A transaction; adopts a map that another process has grown."""

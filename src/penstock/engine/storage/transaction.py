@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import lmdb
 
@@ -123,9 +123,10 @@ class Unit:
 
     def _bind(self, txn: lmdb.Transaction) -> None:
         self._txn = txn
-        self.get = txn.get
+        # The stubs allow for memoryviews, which only transactions with buffers=True return.
+        self.get = cast("Callable[..., bytes | None]", txn.get)
         self.put = txn.put
         self.delete = txn.delete
-        self.pop = txn.pop
-        self.replace = txn.replace
+        self.pop = cast("Callable[..., bytes | None]", txn.pop)
+        self.replace = cast("Callable[..., bytes | None]", txn.replace)
         self.cursor = txn.cursor
