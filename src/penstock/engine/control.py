@@ -7,6 +7,7 @@ a connection closes after the replies that were answered before.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 
 class Control:
@@ -20,6 +21,15 @@ class SwitchProtocol(Control):
     """From here on encode as RESP ``version``."""
 
     version: int
+
+
+class ReplyMode(Control, Enum):
+    """Which of the replies after this are sent (CLIENT REPLY). Pushes always are."""
+
+    ON = b"ON"
+    OFF = b"OFF"
+    #: all but the next one
+    SKIP = b"SKIP"
 
 
 @dataclass(frozen=True, slots=True)

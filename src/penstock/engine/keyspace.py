@@ -15,11 +15,21 @@ It knows nothing of commands and replies. It may be used only inside a unit of w
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from penstock.engine.storage import layout
-from penstock.engine.storage.layout import EXPIRES, LONG, STRING, TYPE_MASK, U64, physical
+from penstock.engine.storage.environment import Table
+from penstock.engine.storage.layout import (
+    EXPIRES,
+    LONG_PHYSICAL_BYTES,
+    STRING,
+    TYPE_MASK,
+    U64,
+    ZSET,
+    physical,
+)
 from penstock.engine.storage.scanning import scan_rows
 from penstock.engine.storage.transaction import Unit
 from penstock.errors import WrongTypeError
@@ -161,7 +171,7 @@ class Keyspace:
         return kind(self, key, record)
 
     def load_or_new(self, key: bytes, kind: type[C]) -> C:
-        """As :meth:`load`, with an empty collection where there is none; nothing is written before ``save``."""
+        """As :meth:`load`, with an empty collection where there is none; ``save`` makes it official."""
         found = self.load(key, kind)
         return kind(self, key, None) if found is None else found
 
@@ -191,7 +201,7 @@ class Keyspace:
 
     def _release_elements(self, version: bytes, size: int) -> None:
         if size > INLINE_DELETE_SIZE:
-            self.unit.put(bytes((self.index,)) + version, b"", db=self.unit.tables["garbage"])
+            self._add_garbage((version,))
             return
         self.remove_elements(version, None)
 
@@ -208,15 +218,22 @@ class Keyspace:
     def clear(self) -> None:
         """FLUSHDB: every key of this database, at the cost of its pages."""
         if self.changes.watching:
-            self._touch_all_watched()
-        for table in (self._keys, self.data, self._expiry):
+            self._touch_watched_in(self)
+        for table in self._tables():
             self.unit.empty(table)
         self._drop_garbage()
 
-    def _drop_garbage(self) -> None:
+    def _drop_garbage(self) -> list[bytes]:
+        """Forget the versions to be removed; answers which they were."""
         garbage = self.unit.tables["garbage"]
-        for row, _ in list(self.unit.rows(garbage, bytes((self.index,)))):
+        rows = [row for row, _ in self.unit.rows(garbage, bytes((self.index,)))]
+        for row in rows:
             self.unit.delete(row, db=garbage)
+        return [row[1:] for row in rows]
+
+    def _add_garbage(self, versions: Iterable[bytes]) -> None:
+        for version in versions:
+            self.unit.put(bytes((self.index,)) + version, b"", db=self.unit.tables["garbage"])
 
     # ------------------------------------------------------------------ expiry
 
@@ -236,7 +253,8 @@ class Keyspace:
             self.unit.delete(U64.pack(head.deadline_ms) + name, db=self._expiry)
         if deadline_ms is not None:
             self.unit.put(U64.pack(deadline_ms) + name, b"", db=self._expiry)
-        self.unit.put(name, layout.encode_head(head.type, deadline_ms, key) + record[head.body :], db=self._keys)
+        record = layout.encode_head(head.type, deadline_ms, key) + record[head.body :]
+        self.unit.put(name, record, db=self._keys)
         return True
 
     def expire_now(self, key: bytes, record: bytes) -> None:
@@ -250,18 +268,18 @@ class Keyspace:
 
     def sweep_expired(self, limit: int) -> int:
         """Remove up to ``limit`` expired keys, oldest deadline first; answers how many."""
-        due: list[bytes] = []
-        cursor = self.unit.cursor(self._expiry)
-        if cursor.first():
-            for row in cursor.iternext(keys=True, values=False):
-                if len(due) >= limit or int.from_bytes(row[:8], "big") > self.unit.now_ms:
-                    break
-                due.append(row)
+        due = list(islice(self._due_rows(), limit))
         for row in due:
             record = self.unit.get(row[8:], None, self._keys)
             assert record is not None, "rule 3: an expiry row without its record"
             self.expire_now(layout.name_of(row[8:], record), record)
         return len(due)
+
+    def _due_rows(self) -> Iterator[bytes]:
+        """Rows of ``expiry:N`` whose deadline has passed, oldest first."""
+        end = U64.pack(self.unit.now_ms + 1)
+        cursor = self.unit.cursor(self._expiry)
+        return takewhile(lambda row: row < end, cursor.iternext(keys=True, values=False))
 
     # -------------------------------------------------------------- move, copy
 
@@ -311,14 +329,84 @@ class Keyspace:
             self.unit.put(new + row[8:], value, db=target.data)
         return new + body[8:]
 
+    def swap(self, other: Keyspace) -> None:
+        """SWAPDB: exchange all keys with another database.
+
+        Tables belong to a database for ever, so that nobody has to ask which one is whose:
+        the rows move, O(n) in both. The smaller of two tables is held in memory meanwhile.
+        """
+        if self.changes.watching:
+            self._touch_watched_in(self, other)
+            other._touch_watched_in(self, other)
+        for mine, theirs in zip(self._tables(), other._tables(), strict=True):
+            self._exchange_rows(mine, theirs)
+        mine_garbage, their_garbage = self._drop_garbage(), other._drop_garbage()
+        self._add_garbage(their_garbage)
+        other._add_garbage(mine_garbage)
+        for keyspace in (self, other):
+            keyspace._ready_all_awaited()
+
+    def _tables(self) -> tuple[Table, Table, Table]:
+        return self._keys, self.data, self._expiry
+
+    def _exchange_rows(self, one: Table, other: Table) -> None:
+        unit = self.unit
+        small, large = sorted((one, other), key=unit.entries)
+        kept = list(unit.cursor(small).iternext())
+        unit.empty(small)
+        unit.cursor(small).putmulti(unit.cursor(large).iternext(), append=True)
+        unit.empty(large)
+        unit.cursor(large).putmulti(kept, append=True)
+
+    def _ready_all_awaited(self) -> None:
+        """Tell waiters of this database about keys that are there now."""
+        index = bytes((self.index,))
+        for row, _ in list(self.unit.rows(self.unit.tables["waiters"], index)):
+            name = row[1:-8]
+            record = self.unit.get(name, None, self._keys)
+            if record is not None:
+                self.ready(layout.name_of(name, record))
+
+    # -------------------------------------------------------------------- size
+
+    def memory_bytes(self, key: bytes, samples: int) -> int | None:
+        """Bytes of all rows of a key, estimated from ``samples`` element rows (0 = counted)."""
+        record = self.find(key)
+        if record is None:
+            return None
+        name = physical(key)
+        head = layout.decode_head(record)
+        total = len(name) + len(record)
+        if head.deadline_ms is not None:
+            total += 8 + len(name)
+        if head.type == STRING:
+            return total
+        version = record[head.body : head.body + 8]
+        size = int.from_bytes(record[head.body + 8 : head.body + 16], "big")
+        rows = islice(self.unit.rows(self.data, version), samples or None)
+        lengths = [len(row) + len(value) for row, value in rows]
+        if not lengths:
+            return total
+        # A sorted set keeps each member twice.
+        count = size * (2 if head.type == ZSET else 1) if samples else len(lengths)
+        return total + sum(lengths) * count // len(lengths)
+
     # --------------------------------------------------------------- iteration
 
     def keys(self) -> Iterator[bytes]:
-        """Every live key, in the order of SCAN. Do not write meanwhile."""
-        now = self.unit.now_ms
-        for name, record in self.unit.cursor(self._keys).iternext():
-            if not record[0] & EXPIRES or int.from_bytes(record[1:9], "big") > now:
-                yield layout.name_of(name, record) if record[0] & LONG else name[8:]
+        """Every live key, in the order of SCAN. Do not write meanwhile.
+
+        Records are not read, since they may be large: who has expired is known from the deadlines.
+        """
+        expired = {row[8:] for row in self._due_rows()}
+        get, table = self.unit.get, self._keys
+        for name in self.unit.cursor(table).iternext(keys=True, values=False):
+            if name in expired:
+                continue
+            if len(name) == LONG_PHYSICAL_BYTES:
+                yield layout.name_of(name, get(name, b"", table) or b"")
+            else:
+                yield name[8:]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[tuple[bytes, int]]]:
         """At least ``count`` live keys with their types from a cursor on, and the next cursor (0 = end).
@@ -384,11 +472,15 @@ class Keyspace:
         row = bytes((self.index,)) + physical(key)
         stored = self.unit.get(row, None, self._watched)
         if stored is not None:
-            bumped = int.from_bytes(stored[:8], "big") + 1
-            self.unit.put(row, U64.pack(bumped) + stored[8:], db=self._watched)
+            self._bump(row, stored)
 
-    def _touch_all_watched(self) -> None:
+    def _touch_watched_in(self, *keyspaces: Keyspace) -> None:
+        """Touch the watched keys of this database that exist in any of these ones."""
+        get = self.unit.get
         for row, stored in list(self.unit.rows(self._watched, bytes((self.index,)))):
-            if self.unit.get(row[1:], None, self._keys) is not None:
-                bumped = int.from_bytes(stored[:8], "big") + 1
-                self.unit.put(row, U64.pack(bumped) + stored[8:], db=self._watched)
+            if any(get(row[1:], None, keyspace._keys) is not None for keyspace in keyspaces):
+                self._bump(row, stored)
+
+    def _bump(self, row: bytes, stored: bytes) -> None:
+        bumped = int.from_bytes(stored[:8], "big") + 1
+        self.unit.put(row, U64.pack(bumped) + stored[8:], db=self._watched)

@@ -10,12 +10,16 @@ States that make a session ``gated`` (each command passes the dispatcher's gate 
 =================  ====================================================
 state              what the gate does
 =================  ====================================================
-not authenticated  only AUTH, HELLO, QUIT, RESET
+hanging up         commands after QUIT are ignored
 blocked            commands wait in ``deferred``
+not authenticated  only AUTH, HELLO, QUIT, RESET
 in MULTI           commands are queued
 subscribed, RESP2  only the subscribe family, PING, QUIT, RESET
-monitor            as subscribed
+monitor            nothing that reads or writes keys
 =================  ====================================================
+
+While any session monitors, or while clients are paused, every session is gated: the
+gate is where commands are shown and held back, so that the usual path need not ask.
 """
 
 from __future__ import annotations
@@ -25,9 +29,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock.engine.control import ReplyMode
 from penstock.protocol.replies import Reply
 
 if TYPE_CHECKING:
+    from penstock.engine.dispatch import Entry
     from penstock.engine.engine import Engine
     from penstock.engine.keyspace import Keyspace
 
@@ -64,12 +70,11 @@ class Session:
         self.local_address = b""
         self.library_name = b""
         self.library_version = b""
-        self.last_command = b"NULL"
+        self.last_entry: Entry | None = None
         self.no_evict = False
         self.no_touch = False
-        self.reply_mode = b"ON"
+        self.reply_mode = ReplyMode.ON
 
-        self.gated = False
         self.authenticated = True
         self.queue: list[tuple[list[bytes], Any]] | None = None
         self.queue_broken = False
@@ -82,6 +87,7 @@ class Session:
         self.monitoring = False
         self.in_script = False
         self.in_exec = False
+        self.hanging_up = False
         self.closed = False
 
         # Set by whoever owns the connection.
@@ -91,6 +97,7 @@ class Session:
         self.on_block_change: Callable[[Session], None] | None = None
         #: whether it came over a socket, where passwords count
         self.is_remote = False
+        self.refresh_gate()
 
     # ------------------------------------------------------------------- facts
 
@@ -125,11 +132,14 @@ class Session:
         self.refresh_gate()
 
     def refresh_gate(self) -> None:
+        engine = self.engine
         self.gated = (
             not self.authenticated
             or self.blocked is not None
             or self.queue is not None
-            or self.monitoring
+            or self.hanging_up
+            or engine.pause is not None
+            or bool(engine.monitors)
             or (self.protocol == 2 and self.is_subscribed)
         )
 

@@ -208,27 +208,22 @@ def test_a_long_line_of_many_words_is_split_in_linear_time() -> None:
 # --- Limits -------------------------------------------------------------------------------------
 
 
-def test_lengths_up_to_the_limits_are_accepted() -> None:
-    limits = {"max_bulk_bytes": 5, "max_args": 3, "max_inline_bytes": 8, "max_request_bytes": 9}
-    fine = encode([[b"a", b"12345", b"678"]]) + b"ECHO 12\r\n"
-    commands, reader = read(fine, **limits)
-    assert commands == [[b"a", b"12345", b"678"], [b"ECHO", b"12"]]
-    assert reader.error is None
+#: One limit, the largest request within it, a request over it, and the refusal.
+LIMITS: list[tuple[dict[str, int], bytes, bytes, str]] = [
+    ({"max_bulk_bytes": 5}, encode([[b"12345"] * 3]), encode([[b"123456"]]), "invalid bulk length"),
+    ({"max_args": 3}, encode([[b"a"] * 3]), encode([[b"a"] * 4]), "invalid multibulk length"),
+    ({"max_request_bytes": 9}, encode([[b"1234", b"12345"]]), encode([[b"12345"] * 2]), "too big request"),
+    ({"max_inline_bytes": 8}, b"ECHO 12\r\n", b"ECHO 123\r\n", "too big inline request"),
+]
 
 
-@pytest.mark.parametrize(
-    ("data", "fault"),
-    [
-        (encode([[b"123456"]]), "invalid bulk length"),
-        (encode([[b"a"] * 4]), "invalid multibulk length"),
-        (b"ECHO 12345\r\n", "too big inline request"),
-        (encode([[b"12345", b"12345"]]), "too big request"),
-    ],
-)
 @pytest.mark.parametrize("size", [1, 1000])
-def test_lengths_over_the_limits_are_refused(data: bytes, fault: str, size: int) -> None:
-    limits = {"max_bulk_bytes": 5, "max_args": 3, "max_inline_bytes": 8, "max_request_bytes": 9}
-    commands, reader = read(*split(data, size), **limits)
+@pytest.mark.parametrize(("limits", "largest", "over", "fault"), LIMITS)
+def test_limits(limits: dict[str, int], largest: bytes, over: bytes, fault: str, size: int) -> None:
+    commands, reader = read(*split(largest * 2, size), **limits)
+    assert len(commands) == 2
+    assert reader.error is None
+    commands, reader = read(*split(over, size), **limits)
     assert commands == []
     assert error_of(reader) == f"Protocol error: {fault}"
 

@@ -45,9 +45,8 @@ of length follows) and one more byte of distance: x + 2 bytes again from y + 1 b
 
 from __future__ import annotations
 
-from array import array
+import struct
 from typing import Final
-import sys
 
 
 class DamagedError(Exception):
@@ -135,10 +134,8 @@ def read_intset(data: bytes) -> list[bytes]:
     width, count = int.from_bytes(data[:4], "little"), int.from_bytes(data[4:8], "little")
     if width not in (2, 4, 8) or len(data) != 8 + width * count:
         raise DamagedError
-    numbers = array({2: "h", 4: "i", 8: "q"}[width], data[8:])
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return [b"%d" % number for number in numbers]
+    letter = {2: "h", 4: "i", 8: "q"}[width]
+    return [b"%d" % number for number in struct.unpack(f"<{count}{letter}", data[8:])]
 
 
 def decompress_lzf(data: bytes, size: int) -> bytes:
