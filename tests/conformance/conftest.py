@@ -60,15 +60,10 @@ class Client:
         return str(reply)
 
     def double(self, value: float) -> Any:
-        """How a double looks in this protocol."""
+        """How a double looks in this protocol: Redis 7.0 prints 17 digits, Valkey as few as will do."""
         if self.resp == 3:
             return value
-        text = f"{value:.17g}"
-        for digits in range(1, 18):
-            if float(f"{value:.{digits}g}") == value:
-                text = f"{value:.{digits}g}"
-                break
-        return text.encode()
+        return (repr(value).removesuffix(".0") if self.kind == "valkey" else f"{value:.17g}").encode()
 
     def map(self, pairs: dict[Any, Any]) -> Any:
         """How a map looks in this protocol."""

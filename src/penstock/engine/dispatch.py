@@ -29,13 +29,15 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from penstock.engine.commands.registry import HANDLERS, Argv, Handler
+from penstock.engine.pausing import Pause
 from penstock.engine.session import Session
+from penstock.engine.statistics import monitor_line
 from penstock.engine.storage.environment import ENGINE_FAULTS, is_map_full, translate
 from penstock.engine.storage.transaction import Unit
 from penstock.errors import CommandError, StoreError
 from penstock.protocol import catalogue
 from penstock.protocol.catalogue import CommandSpec
-from penstock.protocol.replies import NO_REPLY, QUEUED, Reply
+from penstock.protocol.replies import NO_REPLY, QUEUED, Push, Reply, Status
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
@@ -68,7 +70,8 @@ class Entry:
     def __init__(self, name: bytes, spec: CommandSpec, handler: Handler | None) -> None:
         self.name = name
         self.spec = spec
-        self.arity = spec.arity
+        # EXEC with arguments ends its transaction, so its handler must see it.
+        self.arity = -1 if name == b"EXEC" else spec.arity
         self.subcommands: dict[bytes, Entry] = {}
         self.handler: Handler = handler or self._only_a_container
         self.writes = spec.is_write or spec.is_blocking or name in _WRITES_TOO
@@ -148,6 +151,11 @@ class Dispatcher:
             return _Refusal(catalogue.arity_error(entry.spec.full_name))
         return entry
 
+    def is_known(self, argv: Argv) -> bool:
+        """Whether there is a command of this name, whatever its arguments."""
+        entry = self.entries.get(argv[0].upper())
+        return entry is not None and not (entry.subcommands and argv[1:2] and argv[1].upper() not in entry.subcommands)
+
     # --------------------------------------------------------------------- run
 
     def run(self, calls: Iterable[tuple[Session, Argv]]) -> None:
@@ -160,9 +168,8 @@ class Dispatcher:
             plan.append((session, argv, entry))
             if entry.writes:
                 write = True
+        self._engine.statistics.commands_processed += len(plan)
         self._run_plan(plan, write)
-        if self._engine.monitors:
-            self._engine.feed_monitors(plan)
 
     def run_task(self, task: Callable[[], None], write: bool = True) -> None:
         """Run internal work (sweeping, timeouts, collecting messages) as a unit of its own."""
@@ -231,19 +238,23 @@ class Dispatcher:
         changes = self._changes
         out = self.out
         slow_ns = self._engine.config.slowlog_threshold_ns
+        now_ms = self._unit.now_ms
         started = perf_counter_ns()
         for session, argv, entry in plan:
+            session.last_entry = entry
+            session.last_used_ms = now_ms
             try:
                 reply = self._pass_gate(session, argv, entry) if session.gated else entry.handler(session, argv)
             except CommandError as error:
                 reply = error
+                self._engine.statistics.count_error(error)
             if changes.ready or changes.events:
                 self.settle()
             if reply is not NO_REPLY:
                 out.append((session, reply))
             ended = perf_counter_ns()
             if ended - started > slow_ns:
-                self._engine.slowlog.record(session, argv, (ended - started) // 1000)
+                self._engine.slowlog.record(session, argv, entry, (ended - started) // 1000)
             started = ended
 
     def _call_guarded(self, plan: list[tuple[Session, Argv, Entry]]) -> None:
@@ -271,7 +282,27 @@ class Dispatcher:
 
     def call(self, session: Session, argv: Argv, entry: Entry) -> Reply:
         """One command inside another (EXEC, scripts): its error is raised, nobody is served yet."""
+        if self._engine.monitors:
+            return self._call_shown(session, argv, entry)
         return entry.handler(session, argv)
+
+    def _call_shown(self, session: Session, argv: Argv, entry: Entry) -> Reply:
+        """Call, and show the command to those who monitor: scripts before what they call, others when done."""
+        spec = entry.spec
+        if spec.is_admin:
+            return entry.handler(session, argv)
+        if spec.skip_monitor:
+            self._show(session, argv, entry)
+            return entry.handler(session, argv)
+        try:
+            return entry.handler(session, argv)
+        finally:
+            self._show(session, argv, entry)
+
+    def _show(self, session: Session, argv: Argv, entry: Entry) -> None:
+        line = monitor_line(self._engine.clock.now_us(), session, argv, entry.name)
+        for monitor in self._engine.monitors:
+            self.out.append((monitor, Status(line) if monitor.is_remote else Push([b"monitor", line])))
 
     def savepoint(self) -> _Savepoint:
         """Undo data, replies, events and session changes of what happens inside, if it raises."""
@@ -292,35 +323,57 @@ class Dispatcher:
 
     def _pass_gate(self, session: Session, argv: Argv, entry: Entry) -> Reply:
         """Commands of a session in an unusual state; the table is in ``session``."""
-        name = entry.name
-        if session.blocked is not None:
-            session.deferred.append(argv)
-            session.remember(lambda: _pop(session.deferred))
+        if session.hanging_up:
             return NO_REPLY
-        if not session.authenticated and name not in _BEFORE_AUTH:
-            raise CommandError("NOAUTH Authentication required.")
-        if session.queue is not None and name not in _NEVER_QUEUED:
+        if session.blocked is not None:
+            return self._defer(session, argv)
+        refusal = self._refusal(session, entry)
+        if refusal is not None:
+            if session.queue is not None:
+                session.assign(queue_broken=True)
+            raise refusal
+        if self._engine.pause is not None and self._hold(session, entry, self._engine.pause):
+            return self._defer(session, argv)
+        if session.queue is not None and entry.name not in _NEVER_QUEUED:
             return self._enqueue(session, argv, entry)
-        if (session.monitoring or (session.protocol == 2 and session.is_subscribed)) and (
-            name not in _WHILE_SUBSCRIBED and name != b"" and not session.in_exec
-        ):
-            raise CommandError(
+        return self.call(session, argv, entry)
+
+    def _refusal(self, session: Session, entry: Entry) -> CommandError | None:
+        """Why the session may not call the command now; checked in Redis's order."""
+        if isinstance(entry, _Refusal):
+            return entry.error
+        name, spec = entry.name, entry.spec
+        if not session.authenticated and name not in _BEFORE_AUTH:
+            return CommandError("NOAUTH Authentication required.")
+        if session.protocol == 2 and session.is_subscribed and name not in _WHILE_SUBSCRIBED:
+            return CommandError(
                 f"ERR Can't execute '{name.decode().lower()}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE /"
                 " PING / QUIT / RESET are allowed in this context"
             )
-        return entry.handler(session, argv)
+        if session.queue is not None and spec.no_multi:
+            return CommandError("ERR Command not allowed inside a transaction")
+        if session.monitoring and (spec.is_write or spec.is_readonly or spec.may_replicate):
+            return CommandError("ERR Replica can't interact with the keyspace")
+        return None
+
+    def _hold(self, session: Session, entry: Entry, pause: Pause) -> bool:
+        """Whether the session has to wait for the end of a pause; it does from now on, then."""
+        if pause.until_ms <= self._unit.now_ms:
+            self._engine.set_pause(None)
+            return False
+        if not pause.holds(session, entry):
+            return False
+        self._engine.waiting.set_blocked(session, pause.waiter(session))
+        return True
+
+    def _defer(self, session: Session, argv: Argv) -> Reply:
+        session.deferred.append(argv)
+        session.remember(lambda: _pop(session.deferred))
+        return NO_REPLY
 
     def _enqueue(self, session: Session, argv: Argv, entry: Entry) -> Reply:
-        assert session.queue is not None
         queue = session.queue
-        error: CommandError | None = None
-        if isinstance(entry, _Refusal):
-            error = entry.error
-        elif entry.spec.no_multi:
-            error = CommandError("ERR Command not allowed inside a transaction")
-        if error is not None:
-            session.assign(queue_broken=True)
-            raise error
+        assert queue is not None
         queue.append((argv, entry))
         session.remember(lambda: _pop(queue))
         return QUEUED

@@ -16,7 +16,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.clock import Clock, SystemClock
 from penstock.engine import commands as _commands  # noqa: F401  (registers every handler)
@@ -26,6 +26,7 @@ from penstock.engine.config import Config
 from penstock.engine.dispatch import Dispatcher, NeedsWriteError
 from penstock.engine.duties import Duties
 from penstock.engine.keyspace import Changes, Keyspace
+from penstock.engine.pausing import Pause
 from penstock.engine.pubsub import PubSub
 from penstock.engine.scripts import Scripts
 from penstock.engine.session import Session, Sink
@@ -37,9 +38,6 @@ from penstock.engine.storage.transaction import Unit
 from penstock.engine.storage.upgrade import check_format
 from penstock.engine.waiting import Waiting
 from penstock.errors import ClosedError, CommandError
-
-if TYPE_CHECKING:
-    from penstock.engine.dispatch import Entry
 
 #: Pushes that may wait for one session of another process before the oldest is dropped.
 DEFAULT_QUEUE_LIMIT = 10_000
@@ -65,6 +63,7 @@ class Engine:
         self.keyspaces = [Keyspace(self.unit, n, self.changes) for n in range(DATABASES)]
         self.sessions: dict[int, Session] = {}
         self.monitors: set[Session] = set()
+        self.pause: Pause | None = None
         self.config = Config(durability)
         self.slowlog = SlowLog(clock)
         self.statistics = Statistics(clock)
@@ -113,10 +112,29 @@ class Engine:
         if session.closed:
             return
         session.closed = True
-        self.monitors.discard(session)
+        self.set_monitoring(session, False)
         if (session.is_subscribed or session.blocked is not None) and not self._closed:
             self.run_task(lambda: self._remove_mailbox(session))
         self.sessions.pop(session.number, None)
+
+    def set_monitoring(self, session: Session, on: bool) -> None:
+        """Let a session see every command, or no longer."""
+        if on:
+            self.monitors.add(session)
+        elif session in self.monitors:
+            self.monitors.remove(session)
+        else:
+            return
+        self._refresh_gates()
+
+    def set_pause(self, pause: Pause | None) -> None:
+        """Hold back the clients of this server, or no longer."""
+        self.pause = pause
+        self._refresh_gates()
+
+    def _refresh_gates(self) -> None:
+        for session in self.sessions.values():
+            session.refresh_gate()
 
     def _remove_mailbox(self, session: Session) -> None:
         mailbox = self.mailboxes.address(session.number)
@@ -218,9 +236,6 @@ class Engine:
             return
 
     # ------------------------------------------------------------------- close
-
-    def feed_monitors(self, plan: list[tuple[Session, list[bytes], Entry]]) -> None:
-        self.statistics.feed_monitors(self.monitors, plan)
 
     def _check_open(self) -> None:
         if self._closed:

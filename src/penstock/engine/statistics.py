@@ -1,57 +1,57 @@
-"""Counters that INFO shows, and the lines that MONITOR clients get."""
+"""Counters that INFO shows, and the lines that MONITOR clients get.
+
+Counters belong to this process and start at zero with it, or with CONFIG RESETSTAT.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import secrets
+from typing import Final
 
 from penstock.clock import Clock
 from penstock.engine.session import Session
-from penstock.protocol.replies import Status
+from penstock.engine.slowlog import redact
+from penstock.errors import CommandError
 
-if TYPE_CHECKING:
-    from penstock.engine.dispatch import Entry
-
-_HIDDEN = frozenset({b"AUTH", b"HELLO", b"MONITOR", b""})
+#: Distinct error codes that are counted; scripts can make up any number of them.
+_MAX_ERROR_CODES: Final = 128
 
 
 class Statistics:
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
         self.started_ms = clock.now_ms()
-        self.sessions_opened = 0
-        self.sessions_rejected = 0
-        self.commands_processed = 0
-        self.keys_expired = 0
+        self.last_save_ms = self.started_ms
+        #: tells one run of a process from the next
+        self.run_id = secrets.token_hex(20)
+        self.reset()
 
     def reset(self) -> None:
         self.sessions_opened = 0
         self.sessions_rejected = 0
         self.commands_processed = 0
         self.keys_expired = 0
+        self.errors_by_code: dict[str, int] = {}
 
-    def feed_monitors(
-        self, monitors: Iterable[Session], plan: list[tuple[Session, list[bytes], Entry]]
-    ) -> None:
-        """Send each monitor one line a command, as Redis formats it."""
-        seconds = self._clock.now_us() / 1_000_000
-        for session, argv, entry in plan:
-            if entry.name in _HIDDEN:
-                continue
-            words = b" ".join(_quote(argument) for argument in argv)
-            address = session.address or b"embedded"
-            line = Status(b"%.6f [%d %b] %b" % (seconds, session.ks.index, address, words))
-            for monitor in monitors:
-                monitor.sink(line)
+    def count_error(self, error: CommandError) -> None:
+        errors = self.errors_by_code
+        code = error.code
+        if code in errors or len(errors) < _MAX_ERROR_CODES:
+            errors[code] = errors.get(code, 0) + 1
+
+
+def monitor_line(now_us: int, session: Session, argv: list[bytes], name: bytes) -> bytes:
+    """A command as MONITOR shows it; ``name`` is its full name in capitals."""
+    words = b" ".join(_quote(argument) for argument in redact(name, argv))
+    address = b"lua" if session.in_script else session.address or b"embedded"
+    return b"%d.%06d [%d %b] %b" % (*divmod(now_us, 1_000_000), session.ks.index, address, words)
+
+
+_ESCAPES: Final = {
+    **{byte: b"\\x%02x" % byte for byte in range(256) if not 32 <= byte < 127},
+    **{ord(char): b"\\" + char.encode() for char in '\\"'},
+    **dict(zip(b"\n\r\t\a\b", (b"\\n", b"\\r", b"\\t", b"\\a", b"\\b"), strict=True)),
+}
 
 
 def _quote(argument: bytes) -> bytes:
-    out = bytearray(b'"')
-    for byte in argument:
-        if byte in b'\\"':
-            out += b"\\%c" % byte
-        elif 32 <= byte < 127:
-            out.append(byte)
-        else:
-            out += {10: b"\\n", 13: b"\\r", 9: b"\\t", 7: b"\\a", 8: b"\\b"}.get(byte, b"\\x%02x" % byte)
-    return bytes(out + b'"')
+    return b'"%b"' % b"".join([_ESCAPES.get(byte) or b"%c" % byte for byte in argument])

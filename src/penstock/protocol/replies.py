@@ -7,7 +7,7 @@ value          RESP2                                   RESP3
 ``Status``     simple string                           simple string
 ``int``        integer                                 integer
 ``bool``       integer 1 or 0                          boolean
-``float``      bulk string, shortest round-trip form   double
+``float``      bulk string, 17 significant digits      double
 ``None``       null bulk string                        null
 ``NULL_ARRAY`` null array                              null
 ``list``       array                                   array

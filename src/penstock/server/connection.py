@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, cast
 
 from penstock.engine import Session
 from penstock.engine.control import Close, Control, SwitchProtocol
-from penstock.errors import CommandError
 from penstock.protocol.encoder import ENCODERS, encode2
 from penstock.protocol.replies import Reply
 from penstock.protocol.requests import RequestReader
@@ -27,13 +26,15 @@ if TYPE_CHECKING:
 class Connection(asyncio.Protocol):
     """State of one socket. The session behind it belongs to the engine."""
 
-    __slots__ = ("_encode", "_out", "_reader", "_server", "closing", "session", "transport")
+    __slots__ = ("_encode", "_guarded", "_out", "_reader", "_server", "closing", "session", "transport")
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._reader = RequestReader(max_bulk_bytes=server.settings.max_bulk_bytes)
         self._encode: Callable[[Reply], bytes] = encode2
         self._out: list[bytes] = []
+        #: tighter limits hold until the client has authenticated
+        self._guarded = False
         self.closing = False
         self.session: Session | None = None
         self.transport: asyncio.Transport | None = None
@@ -55,18 +56,26 @@ class Connection(asyncio.Protocol):
         if self._server.settings.password:
             session.authenticated = False
             session.refresh_gate()
+            self._guarded = True
         self.session = session
 
     def data_received(self, data: bytes) -> None:
         if self.closing or self.session is None:
             return
         reader = self._reader
-        reader.authenticated = self.session.authenticated
+        if self._guarded:
+            reader.authenticated = self.session.authenticated
+            self._guarded = not reader.authenticated
         commands = reader.feed(data)
         if commands:
             self._server.submit(self.session, commands)
-        if reader.error is not None:
-            self._server.refuse(self, CommandError(f"ERR {reader.error}"))
+        if reader.held:
+            # Limits are tighter before AUTH: what follows it is read once the AUTH was answered.
+            self._server.run_now()
+            self.data_received(b"")
+        elif reader.error is not None:
+            self._server.run_now()
+            self.close_with(reader.error_reply)
 
     def pause_writing(self) -> None:
         if self.transport is not None and not self.closing:
@@ -117,9 +126,9 @@ class Connection(asyncio.Protocol):
             return settings.pubsub_output_limit_bytes
         return settings.output_limit_bytes
 
-    def close_after(self, error: CommandError) -> None:
-        """Answer an error and close once it is written."""
-        self._out.append(encode2(error))
+    def close_with(self, last_words: bytes) -> None:
+        """Write this after what was answered before, and close."""
+        self._out.append(last_words)
         self.closing = True
         self.flush()
 

@@ -172,11 +172,10 @@ class Server:
             log.exception("could not clean up after %r; the next sweep will", session)
         self._flush_dirty()
 
-    def refuse(self, connection: Connection, error: CommandError) -> None:
-        """A malformed request: answer what came before it, then the error, then close."""
+    def run_now(self) -> None:
+        """Answer what has arrived before the end of the tick; a connection needs it to go on or to close."""
         if self._away is None:
             self._run_batch()
-        connection.close_after(error)
 
     # ----------------------------------------------------------------- batches
 

@@ -17,18 +17,18 @@ Use of keys is not recorded (a read would have to write): every key counts as ju
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from penstock.engine.commands.arguments import integer, syntax_error
 from penstock.engine.commands.registry import Argv, command
-from penstock.engine.datatypes.collection import Members
 from penstock.engine.datatypes.hash import Hash
 from penstock.engine.datatypes.numbers import parse_int
 from penstock.engine.datatypes.set import Set
 from penstock.engine.datatypes.sorted_set import SortedSet
 from penstock.engine.keyspace import Keyspace
 from penstock.engine.session import Session
-from penstock.engine.storage.layout import HASH, LIST, SET, STRING, TYPE_MASK, ZSET
+from penstock.engine.storage.layout import HASH, LIST, SET, STRING, TYPE_MASK, TYPE_NAMES, ZSET, decode_head
 from penstock.errors import CommandError
 from penstock.protocol.replies import Reply, Status
 
@@ -44,8 +44,8 @@ _INFINITE_REFERENCES: Final = (1 << 31) - 1
 _DEFAULT_SAMPLES: Final = 5
 
 _NOT_LFU: Final = (
-    "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching"
-    " between policies at runtime LRU and LFU data will take some time to adjust."
+    "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when"
+    " switching between policies at runtime LRU and LFU data will take some time to adjust."
 )
 
 _OBJECT_HELP: Final = """\
@@ -98,7 +98,71 @@ def object_freq(s: Session, argv: Argv) -> Reply:
 
 def _encoding(ks: Keyspace, key: bytes) -> bytes | None:
     record = ks.find(key)
-    match None if record is None else record[0] & TYPE_MASK:
-        case 1:
-            return b""
-    return None
+    if record is None:
+        return None
+    encoding = _ENCODINGS.get(record[0] & TYPE_MASK)
+    if encoding is None:
+        return TYPE_NAMES[record[0] & TYPE_MASK]
+    return encoding(ks, key, record)
+
+
+def _string_encoding(ks: Keyspace, key: bytes, record: bytes) -> bytes:
+    value = record[decode_head(record).body :]
+    if parse_int(value) is not None:
+        return b"int"
+    return b"embstr" if len(value) <= _EMBEDDED_STRING_BYTES else b"raw"
+
+
+def _list_encoding(ks: Keyspace, key: bytes, record: bytes) -> bytes:
+    return b"quicklist"
+
+
+def _set_encoding(ks: Keyspace, key: bytes, record: bytes) -> bytes:
+    members = Set(ks, key, record)
+    if members.size <= _INTSET_SIZE and all(parse_int(member) is not None for member in members.names()):
+        return b"intset"
+    return b"hashtable"
+
+
+def _hash_encoding(ks: Keyspace, key: bytes, record: bytes) -> bytes:
+    fields = Hash(ks, key, record)
+    if fields.size <= _LISTPACK_SIZE and all(
+        len(field) <= _LISTPACK_ELEMENT_BYTES and len(value) <= _LISTPACK_ELEMENT_BYTES
+        for field, value in fields.items()
+    ):
+        return b"listpack"
+    return b"hashtable"
+
+
+def _sorted_set_encoding(ks: Keyspace, key: bytes, record: bytes) -> bytes:
+    members = SortedSet(ks, key, record)
+    if members.size <= _LISTPACK_SIZE and all(
+        len(member) <= _LISTPACK_ELEMENT_BYTES for member in members.names()
+    ):
+        return b"listpack"
+    return b"skiplist"
+
+
+_ENCODINGS: Final[dict[int, Callable[[Keyspace, bytes, bytes], bytes]]] = {
+    STRING: _string_encoding,
+    LIST: _list_encoding,
+    SET: _set_encoding,
+    HASH: _hash_encoding,
+    ZSET: _sorted_set_encoding,
+}
+
+
+# --------------------------------------------------------------------------- MEMORY
+
+
+@command("MEMORY|USAGE")
+def memory_usage(s: Session, argv: Argv) -> Reply:
+    """Bytes of the rows on disk. Without SAMPLES 0 a large collection is estimated from a few rows."""
+    samples = _DEFAULT_SAMPLES
+    for at in range(3, len(argv), 2):
+        if argv[at].upper() != b"SAMPLES" or at + 1 == len(argv):
+            raise syntax_error()
+        samples = integer(argv[at + 1])
+        if samples < 0:
+            raise syntax_error()
+    return s.ks.memory_bytes(argv[2], samples)

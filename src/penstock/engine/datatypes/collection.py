@@ -27,10 +27,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from itertools import islice
+from struct import Struct
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from penstock.engine.storage import layout
-from penstock.engine.storage.layout import FIT_BYTES, U64, physical
+from penstock.engine.storage.layout import FIT_BYTES, U64, hash64, physical
 from penstock.engine.storage.scanning import scan_rows
 
 if TYPE_CHECKING:
@@ -38,14 +39,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_BODY: Final = Struct(">8sQ")
 #: Where the name begins in a row of :class:`Members`, and how long a row with a long name is.
 _NAME_AT: Final = 8 + 1 + 8
 _LONG_ROW_BYTES: Final = _NAME_AT + FIT_BYTES
 
-#: Up to this size a random pick counts rows from the first on.
+#: Up to this size a random pick counts rows from an end on.
 _SMALL_SIZE: Final = 128
-#: Beyond it: log2 of the number of neighbours among which a random place is shared.
-_WINDOW_BITS: Final = 4
+#: Beyond it: the number of neighbours among which a random place is shared; a divisor of 256.
+_WINDOW: Final = 16
 
 
 class Collection:
@@ -119,29 +121,50 @@ class Members(Collection):
 
     __slots__ = ("_base",)
 
+    def __init__(self, ks: Keyspace, key: bytes, record: bytes | None) -> None:
+        if record is None or record[0] != self.TYPE:
+            super().__init__(ks, key, record)
+            return
+        # The usual record (no deadline, short name) once more in one go: most commands come this way.
+        self._ks = ks
+        self._unit = ks.unit
+        self._table = ks.data
+        self.key = key
+        self.deadline_ms = None
+        self._head = record[:1]
+        self._saved = record
+        self._version, self.size = _BODY.unpack_from(record, 1)
+        self._base = self._version + b"m"
+
     def _load_extra(self, extra: bytes) -> None:
         self._base = self._version + b"m"
 
     def _get(self, name: bytes) -> bytes | None:
+        if len(name) < FIT_BYTES:
+            return self._unit.get(self._base + hash64(name) + name, None, self._table)
         value = self._unit.get(self._base + physical(name), None, self._table)
-        if value is not None and len(name) >= FIT_BYTES:
-            return layout.unwrap_long(value)[1]
-        return value
+        return None if value is None else layout.unwrap_long(value)[1]
 
     def _put(self, name: bytes, value: bytes) -> bool:
         """Add or replace; True if the name is new."""
-        if len(name) >= FIT_BYTES:
+        if len(name) < FIT_BYTES:
+            row = self._base + hash64(name) + name
+        else:
+            row = self._base + physical(name)
             value = layout.wrap_long(name, value)
-        if self._unit.replace(self._base + physical(name), value, db=self._table) is None:
+        if self._unit.replace(row, value, db=self._table) is None:
             self.size += 1
             return True
         return False
 
     def _add(self, name: bytes, value: bytes) -> bool:
         """Add unless the name is there; True if it was added."""
-        if len(name) >= FIT_BYTES:
+        if len(name) < FIT_BYTES:
+            row = self._base + hash64(name) + name
+        else:
+            row = self._base + physical(name)
             value = layout.wrap_long(name, value)
-        if self._unit.put(self._base + physical(name), value, overwrite=False, db=self._table):
+        if self._unit.put(row, value, overwrite=False, db=self._table):
             self.size += 1
             return True
         return False
@@ -228,26 +251,37 @@ class Members(Collection):
         Small collections: each element is as likely as any other. Large ones: some steps
         on from a random place in hash order. Where elements lie far apart the first one
         after the gap would be picked too often; the steps share its luck out among
-        ``2**_WINDOW_BITS`` neighbours, so that the odds of an element stray by a quarter of the
-        mean, for the cost of one lookup.
+        ``_WINDOW`` neighbours, so that the odds of an element stray by a quarter of the
+        mean (1/sqrt(_WINDOW)), for the cost of one lookup.
         """
-        base = self._base
         cursor = self._unit.cursor(self._table)
         if self.size <= _SMALL_SIZE:
-            cursor.set_range(base)
-            for _ in range(random.randrange(self.size)):
-                cursor.next()
+            self._go_to(cursor, int(random.random() * self.size))
             return cursor
-        steps = random.getrandbits(_WINDOW_BITS)
+        base = self._base
+        chance = random.getrandbits(72).to_bytes(9, "big")
+        steps = chance[0] % _WINDOW
         passed: list[bytes] = []
-        if cursor.set_range(base + random.getrandbits(64).to_bytes(8, "big")):
+        if cursor.set_range(base + chance[1:]):
             passed = list(islice(cursor.iternext(values=False), steps + 1))
         if len(passed) <= steps or not passed[-1].startswith(base):
             # Beyond the end: the way goes on at the beginning.
-            cursor.set_range(base)
-            for _ in range(steps - sum(row.startswith(base) for row in passed)):
-                cursor.next()
+            self._go_to(cursor, steps - sum(row.startswith(base) for row in passed))
         return cursor
+
+    def _go_to(self, cursor: Any, position: int) -> None:
+        """Put a cursor on the element at a position in hash order, from the nearer end."""
+        if position * 2 < self.size:
+            cursor.set_range(self._base)
+            for _ in range(position):
+                cursor.next()
+            return
+        if cursor.set_range(self._version + b"n"):
+            cursor.prev()
+        else:
+            cursor.last()
+        for _ in range(self.size - 1 - position):
+            cursor.prev()
 
 
 def _item_of(row: bytes, value: bytes) -> tuple[bytes, bytes]:

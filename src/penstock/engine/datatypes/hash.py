@@ -1,4 +1,12 @@
-"""The hash: fields and values, by field. All of it is :class:`Members` under the hash's own names."""
+"""The hash: fields and values, by field. All of it is :class:`Members` under the hash's own names.
+
+=========================================  =============================================
+row                                        value
+=========================================  =============================================
+``version(8) m hash(8) field``             the value
+``version(8) m hash(8) fit(field)``        the whole field and the value, if it is long
+=========================================  =============================================
+"""
 
 from __future__ import annotations
 
@@ -11,16 +19,10 @@ class Hash(Members):
 
     __slots__ = ()
 
-    def get(self, field: bytes) -> bytes | None:
-        return self._get(field)
-
-    def put(self, field: bytes, value: bytes) -> bool:
-        """Set a field; True if it is new."""
-        return self._put(field, value)
-
-    def put_new(self, field: bytes, value: bytes) -> bool:
-        """Set a field unless it exists; True if it was set."""
-        return self._add(field, value)
-
-    def remove(self, field: bytes) -> bool:
-        return self._remove(field)
+    # Names for what is there: a method that only calls another costs as much as LMDB does.
+    get = Members._get
+    #: put(field, value): set a field; True if it is new
+    put = Members._put
+    #: put_new(field, value): set a field unless it exists; True if it was set
+    put_new = Members._add
+    remove = Members._remove

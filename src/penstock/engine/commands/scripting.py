@@ -1,0 +1,96 @@
+"""EVAL, EVALSHA, their read-only twins, and SCRIPT."""
+
+from __future__ import annotations
+
+from penstock.engine.commands.arguments import integer
+from penstock.engine.commands.registry import Argv, command
+from penstock.engine.session import Session
+from penstock.errors import CommandError
+from penstock.protocol.replies import OK, Reply
+
+
+def _split(argv: Argv) -> tuple[list[bytes], list[bytes]]:
+    """KEYS and ARGV of a call."""
+    count = integer(argv[2])
+    if count > len(argv) - 3:
+        raise CommandError("ERR Number of keys can't be greater than number of args")
+    if count < 0:
+        raise CommandError("ERR Number of keys can't be negative")
+    return argv[3 : 3 + count], argv[3 + count :]
+
+
+def _eval(s: Session, argv: Argv, readonly: bool) -> Reply:
+    keys, args = _split(argv)
+    scripts = s.engine.scripts
+    return scripts.run(s, scripts.load(argv[1]), keys, args, readonly)
+
+
+def _evalsha(s: Session, argv: Argv, readonly: bool) -> Reply:
+    keys, args = _split(argv)
+    script = s.engine.scripts.find(argv[1])
+    if script is None:
+        raise CommandError("NOSCRIPT No matching script. Please use EVAL.")
+    return s.engine.scripts.run(s, script, keys, args, readonly)
+
+
+@command("EVAL")
+def eval_(s: Session, argv: Argv) -> Reply:
+    return _eval(s, argv, readonly=False)
+
+
+@command("EVAL_RO")
+def eval_ro(s: Session, argv: Argv) -> Reply:
+    return _eval(s, argv, readonly=True)
+
+
+@command("EVALSHA")
+def evalsha(s: Session, argv: Argv) -> Reply:
+    return _evalsha(s, argv, readonly=False)
+
+
+@command("EVALSHA_RO")
+def evalsha_ro(s: Session, argv: Argv) -> Reply:
+    return _evalsha(s, argv, readonly=True)
+
+
+@command("SCRIPT|LOAD")
+def script_load(s: Session, argv: Argv) -> Reply:
+    return s.engine.scripts.load(argv[2]).sha1
+
+
+@command("SCRIPT|EXISTS")
+def script_exists(s: Session, argv: Argv) -> Reply:
+    return [int(s.engine.scripts.exists(digest)) for digest in argv[2:]]
+
+
+@command("SCRIPT|FLUSH")
+def script_flush(s: Session, argv: Argv) -> Reply:
+    if len(argv) > 3 or (len(argv) == 3 and argv[2].upper() not in (b"ASYNC", b"SYNC")):
+        raise CommandError("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
+    s.engine.scripts.flush()
+    return OK
+
+
+@command("SCRIPT|KILL")
+def script_kill(s: Session, argv: Argv) -> Reply:
+    # A command only runs while no script does; a busy server answers SCRIPT KILL by itself.
+    return s.engine.scripts.kill_running()
+
+
+@command("SCRIPT|DEBUG")
+def script_debug(s: Session, argv: Argv) -> Reply:
+    if argv[2].upper() not in (b"YES", b"NO", b"SYNC"):
+        raise CommandError("ERR Use SCRIPT DEBUG YES/SYNC/NO")
+    if argv[2].upper() != b"NO":
+        raise CommandError("ERR SCRIPT DEBUG is not supported: there is no script debugger here")
+    return OK
+
+
+@command("SCRIPT|HELP")
+def script_help(s: Session, argv: Argv) -> Reply:
+    return [
+        b"SCRIPT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        b"EXISTS <sha1> [<sha1> ...], FLUSH [ASYNC|SYNC], KILL, LOAD <script>, HELP",
+    ]
+
+
