@@ -42,3 +42,7 @@ class Overflow(Control):
     """So many pushes were dropped because their reader was too slow."""
 
     dropped: int
+
+
+class SlowScriptError(Exception):
+    """A script ran longer than the caller can wait here; its batch was undone as if it never ran."""

@@ -29,6 +29,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from penstock.engine.commands.registry import HANDLERS, Argv, Handler
+from penstock.engine.control import SlowScriptError
 from penstock.engine.pausing import Pause
 from penstock.engine.session import Session
 from penstock.engine.statistics import monitor_line
@@ -181,7 +182,7 @@ class Dispatcher:
         except StoreError as error:
             refusal = CommandError(f"ERR {error}")
             self._attempt(lambda: self._call_refusing(plan, refusal), write=False)
-        except (CommandError, NeedsWriteError):
+        except SlowScriptError:
             raise
         except Exception:
             log.exception("a command failed unexpectedly; doing its batch again, each command alone")
@@ -287,7 +288,7 @@ class Dispatcher:
         return entry.handler(session, argv)
 
     def _call_shown(self, session: Session, argv: Argv, entry: Entry) -> Reply:
-        """Call, and show the command to those who monitor: scripts before what they call, others when done."""
+        """Call, and show the command to those who monitor: EVAL before what it calls, others when done."""
         spec = entry.spec
         if spec.is_admin:
             return entry.handler(session, argv)

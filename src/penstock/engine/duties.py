@@ -1,22 +1,29 @@
 """Background duties: expiry, garbage, forgotten watches, dead processes, syncing.
 
-Whoever runs an event loop calls :meth:`Duties.tick` about ten times a second; a
-synchronous user may never call it and stays correct, since expiry is lazy as well.
+Whoever runs an event loop calls :meth:`Duties.tick` about ten times a second; who has
+none calls :meth:`Duties.tick_lazily` on the way. Nothing depends on it being called:
+expiry is lazy as well, and what one process leaves undone any other does.
+
 Each duty peeks in a read transaction first, so that an idle store costs no write lock,
 and works in bounded steps, so that nobody waits long for it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from penstock.engine.storage.environment import ENGINE_FAULTS, translate
+from penstock.errors import StoreError
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
 
+log = logging.getLogger("penstock.engine")
+
 TICK_S: Final = 0.1
+_LAZY_TICK_S: Final = 1.0
 _EXPIRE_BATCH: Final = 500
 _GARBAGE_BATCH: Final = 2_000
 _WATCH_LIFE_MS: Final = 3_600_000
@@ -30,20 +37,42 @@ class Duties:
         self._engine = engine
         self._next_slow_s = 0.0
         self._next_sync_s = 0.0
+        self._next_lazy_s = 0.0
         self.active_expire = True
 
     def tick(self) -> bool:
         """Do a bounded share of what is due; True if more is waiting (call again soon)."""
+        more = self._tick()
+        now_s = self._engine.clock.monotonic_s()
+        if now_s >= self._next_sync_s and self._engine.env.durability == "relaxed":
+            self._next_sync_s = now_s + _SYNC_TICK_S
+            self._sync()
+        return more
+
+    def _tick(self) -> bool:
         more = self._if_due(self._expiry_is_due, self._expire) if self.active_expire else False
         more |= self._if_due(self._garbage_is_there, self._collect_garbage)
         now_s = self._engine.clock.monotonic_s()
         if now_s >= self._next_slow_s:
             self._next_slow_s = now_s + _SLOW_TICK_S
             self._slow_tick()
-        if now_s >= self._next_sync_s and self._engine.env.durability == "relaxed":
-            self._next_sync_s = now_s + _SYNC_TICK_S
-            self._sync()
         return more
+
+    def tick_lazily(self) -> None:
+        """A tick if the last one was some time ago; for callers who have other things to do.
+
+        Without the syncing of a relaxed store, which may take long. A store that cannot be
+        written is not their concern here: their own command will say so.
+        """
+        now_s = self._engine.clock.monotonic_s()
+        if now_s < self._next_lazy_s:
+            return
+        self._next_lazy_s = now_s + _LAZY_TICK_S
+        try:
+            if self._tick():
+                self._next_lazy_s = now_s + TICK_S
+        except StoreError as error:
+            log.warning("background duties failed and will be tried again: %s", error)
 
     def _slow_tick(self) -> None:
         engine = self._engine
@@ -54,6 +83,19 @@ class Duties:
         self.sweep_dead(_ORPHAN_AGE_S)
         # A signal lost with a publisher that died between commit and wake-up is made up for here.
         engine.collect()
+        self._finish_sessions()
+
+    def _finish_sessions(self) -> None:
+        """Do for sessions what failed when it was due, because the store could not be written then."""
+        engine = self._engine
+        now_ms = engine.clock.now_ms() - int(_SLOW_TICK_S * 1000)
+        for session in list(engine.sessions.values()):
+            waiter = session.blocked
+            if session.closed:
+                session.closed = False
+                engine.end_session(session)
+            elif waiter is not None and waiter.deadline_ms is not None and waiter.deadline_ms < now_ms:
+                engine.time_out(session)
 
     def _if_due(self, is_due: Callable[[], bool], work: Callable[[], bool]) -> bool:
         answer = [False]

@@ -167,12 +167,13 @@ class Engine:
         dispatcher, mailboxes = self.dispatcher, self.mailboxes
         mailboxes.begin()
         if not self.unit.writable:
-            self.changes.begin(_NOTHING, False)
+            self.changes.begin(_NOTHING, False, False)
             return
         system = self.unit.tables["system"]
         self.config.load_shared(self.unit.get(b"config", None, system))
         watching = self.unit.entries(self.unit.tables["watched"]) > 0
-        self.changes.begin(self.config.notify_classes, watching)
+        awaited = self.unit.entries(self.unit.tables["waiters"]) > 0
+        self.changes.begin(self.config.notify_classes, watching, awaited)
         dispatcher.after_commit.append(mailboxes.committed)
         dispatcher.after_abort.append(mailboxes.aborted)
 

@@ -57,7 +57,7 @@ EVENT_NEW: Final = "n"
 class Changes:
     """What a unit changed that others must learn: filled by keyspaces, emptied by the dispatcher."""
 
-    __slots__ = ("events", "notify_classes", "observed", "ready", "watching")
+    __slots__ = ("awaited", "events", "notify_classes", "observed", "ready", "watching")
 
     def __init__(self) -> None:
         #: letters of the event classes somebody asked for
@@ -66,14 +66,17 @@ class Changes:
         self.watching = False
         #: either of the two: the only thing the hot path looks at
         self.observed = False
+        #: whether any client of any process is blocked on a key
+        self.awaited = False
         #: (database, event, key) in order
         self.events: list[tuple[int, bytes, bytes]] = []
         #: (database, key) whose new content may serve a blocked client
         self.ready: list[tuple[int, bytes]] = []
 
-    def begin(self, notify_classes: frozenset[str], watching: bool) -> None:
+    def begin(self, notify_classes: frozenset[str], watching: bool, awaited: bool) -> None:
         self.notify_classes = notify_classes
         self.watching = watching
+        self.awaited = awaited
         self.observed = watching or bool(notify_classes)
         self.events.clear()
         self.ready.clear()
@@ -447,7 +450,8 @@ class Keyspace:
 
     def ready(self, key: bytes) -> None:
         """The key gained content that a blocked client may be waiting for."""
-        self.changes.ready.append((self.index, key))
+        if self.changes.awaited:
+            self.changes.ready.append((self.index, key))
 
     def _notify_new(self, key: bytes) -> None:
         if EVENT_NEW in self.changes.notify_classes:

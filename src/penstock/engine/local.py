@@ -4,21 +4,28 @@
 blocking commands; pushes (pub/sub messages) are polled with :meth:`LocalSession.poll`
 or awaited up to a timeout with :meth:`LocalSession.wait`.
 
-While some session of the process subscribes or blocks, one daemon thread listens to
-the engine's signal descriptor and delivers what other processes post.
+While some caller waits, one daemon thread of its engine listens to the signal descriptor
+and delivers what other processes post. There is no event loop that would do the
+background duties, so callers and that thread do them on the way, about once a second.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Final
 
 from penstock.engine.control import Control, Overflow
 from penstock.engine.engine import Engine
-from penstock.errors import ClosedError, CommandError
+from penstock.errors import ClosedError, CommandError, PenstockError, StoreError
 from penstock.protocol.replies import NULL_ARRAY, Push, Reply
+
+log = logging.getLogger("penstock.engine")
 
 #: How long a wait goes without looking again by itself.
 _TICK_S: Final = 1.0
@@ -61,6 +68,7 @@ class LocalSession:
         SUBSCRIBE and its relatives return None: their confirmations are pushes.
         """
         command = [_to_bytes(argument) for argument in argv]
+        self._prepare()
         self._engine.execute([(self._session, command)])
         if self._session.blocked is not None:
             self._wait_unblocked()
@@ -72,52 +80,72 @@ class LocalSession:
 
     def execute_many(self, commands: list[list[bytes]]) -> list[Reply]:
         """Run commands in one transaction; errors are values in the answer. Not for blocking commands."""
+        self._prepare()
         self._engine.execute([(self._session, command) for command in commands])
         with self._changed:
             replies = list(self._replies)
             self._replies.clear()
         return replies
 
+    def _prepare(self) -> None:
+        """Before a command: end a wait that was interrupted, do what is due in the background."""
+        if self._session.blocked is not None:
+            self._engine.time_out(self._session)
+        self._replies.clear()
+        self._engine.duties.tick_lazily()
+
     def _wait_unblocked(self) -> None:
-        listener = _listener_of(self._engine)
-        session = self._session
-        waiter = session.blocked
-        clock = self._engine.clock
-        with listener, self._changed:
-            while waiter is not None and not self._replies:
-                deadline = waiter.deadline_ms
-                left_s = _TICK_S if deadline is None else (deadline - clock.now_ms()) / 1000
+        with _listening(self._engine):
+            try:
+                while not self._await_reply():
+                    self._engine.time_out(self._session)
+            except BaseException:
+                # Nobody will ask for this reply any more (Ctrl-C, a full disk): it must not
+                # answer the next command. What cannot be undone now is undone before that one.
+                with suppress(PenstockError):
+                    self._engine.time_out(self._session)
+                raise
+
+    def _await_reply(self) -> bool:
+        """Sleep until the reply is there (True) or time is up (False)."""
+        with self._changed:
+            while not self._replies:
+                if self._session.closed:
+                    raise ClosedError("the session was closed while it waited")
+                waiter = self._session.blocked
+                left_s = _TICK_S
+                if waiter is not None and waiter.deadline_ms is not None:
+                    left_s = (waiter.deadline_ms - self._engine.clock.now_ms()) / 1000
                 if left_s <= 0:
-                    self._changed.release()
-                    try:
-                        self._engine.time_out(session)
-                    finally:
-                        self._changed.acquire()
-                    return
+                    return False
                 self._changed.wait(min(left_s, _TICK_S))
+        return True
 
     # ------------------------------------------------------------------ pushes
 
     def poll(self) -> Push | None:
         """The next message if there is one; never waits. ``[b"overflow", n]`` tells that n were lost."""
+        self._engine.duties.tick_lazily()
         self._engine.collect()
         with self._changed:
             return self._take()
 
     def wait(self, timeout_ms: int) -> Push | None:
         """The next message, waiting up to ``timeout_ms`` for it; None when the time is up."""
-        listener = _listener_of(self._engine)
-        deadline_s = self._engine.clock.monotonic_s() + timeout_ms / 1000
-        with listener:
-            message = self.poll()
-            with self._changed:
-                while message is None:
-                    message = self._take()
-                    left_s = deadline_s - self._engine.clock.monotonic_s()
-                    if message is not None or left_s <= 0:
-                        break
-                    self._changed.wait(min(left_s, _TICK_S))
-        return message
+        message = self.poll()
+        if message is not None or timeout_ms <= 0:
+            return message
+        clock = self._engine.clock
+        deadline_s = clock.monotonic_s() + timeout_ms / 1000
+        with _listening(self._engine), self._changed:
+            while True:
+                message = self._take()
+                left_s = deadline_s - clock.monotonic_s()
+                if message is not None or left_s <= 0:
+                    return message
+                if self._session.closed:
+                    raise ClosedError("the session was closed while it waited")
+                self._changed.wait(min(left_s, _TICK_S))
 
     def _take(self) -> Push | None:
         if self._dropped:
@@ -143,44 +171,66 @@ class LocalSession:
 
 
 class _Listener:
-    """The daemon thread of one engine; runs while at least one caller is inside ``with``."""
+    """The daemon thread of one engine: at most one, for as long as somebody waits and a tick longer."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._lock = threading.Lock()
-        self._users = 0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._users += 1
-            if self._users == 1:
-                threading.Thread(target=self._run, name="penstock-listener", daemon=True).start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._lock:
-            self._users -= 1
+        self.users = 0
+        threading.Thread(target=self._run, name="penstock-listener", daemon=True).start()
 
     def _run(self) -> None:
-        while True:
-            with self._lock:
-                if self._users == 0:
-                    return
-            try:
+        try:
+            while self._is_wanted():
                 self._engine.listening_endpoint().wait(_TICK_S)
-                self._engine.collect()
-            except ClosedError:
-                return
+                try:
+                    self._engine.collect()
+                except StoreError:
+                    log.exception("could not collect messages; they will be tried again")
+                self._engine.duties.tick_lazily()
+        except ClosedError:
+            pass  # the engine is gone, and whoever waits finds out by himself
+        finally:
+            with _listeners_lock:
+                self._retire()
+
+    def _is_wanted(self) -> bool:
+        with _listeners_lock:
+            if self.users == 0:
+                self._retire()
+            return self.users > 0
+
+    def _retire(self) -> None:
+        if _listeners.get(self._engine) is self:
+            del _listeners[self._engine]
 
 
-_listeners: dict[int, _Listener] = {}
+_listeners: dict[Engine, _Listener] = {}
 _listeners_lock = threading.Lock()
 
 
-def _listener_of(engine: Engine) -> _Listener:
+@contextmanager
+def _listening(engine: Engine) -> Iterator[None]:
+    """See to it that the engine's thread listens meanwhile."""
+    engine.listening_endpoint()  # where it cannot be made, the caller should know
     with _listeners_lock:
-        return _listeners.setdefault(id(engine), _Listener(engine))
+        listener = _listeners.get(engine)
+        if listener is None:
+            listener = _listeners[engine] = _Listener(engine)
+        listener.users += 1
+    try:
+        yield
+    finally:
+        with _listeners_lock:
+            listener.users -= 1
+
+
+def _forget_in_child() -> None:
+    global _listeners_lock
+    _listeners_lock = threading.Lock()
+    _listeners.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def _to_bytes(value: bytes | str | int | float) -> bytes:

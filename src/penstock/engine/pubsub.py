@@ -32,6 +32,8 @@ class PubSub:
         self.subscriptions.add(kind, name, self._mailboxes.address(session.number))
 
     def unsubscribe(self, session: Session, kind: bytes, name: bytes) -> None:
+        # What was published before belongs before the confirmation.
+        self._engine.collect_first()
         self.subscriptions.remove(kind, name, self._mailboxes.address(session.number))
 
     def publish(self, channel: bytes, message: bytes) -> int:
@@ -39,8 +41,11 @@ class PubSub:
         deliveries = 0
         for mailbox in self.subscriptions.listeners(CHANNEL, channel):
             deliveries += self._send(mailbox, Push([b"message", channel, message]))
+        asked, matches = None, False
         for pattern, mailbox in list(self.subscriptions.patterns()):
-            if matcher(pattern)(channel):
+            if pattern != asked:  # those who share a pattern stand together
+                asked, matches = pattern, matcher(pattern)(channel)
+            if matches:
                 deliveries += self._send(mailbox, Push([b"pmessage", pattern, channel, message]))
         return deliveries
 
@@ -62,7 +67,7 @@ class PubSub:
         if self._mailboxes.is_own(mailbox):
             self._engine.collect_first()
             session = self._engine.sessions.get(int.from_bytes(mailbox[ENDPOINT_BYTES:], "big"))
-            if session is None:
+            if session is None or session.closed:
                 return 0
             session.push(item)
             return 1

@@ -14,7 +14,11 @@ import logging
 from hashlib import sha1
 from typing import TYPE_CHECKING, Final
 
-from penstock.engine.scripting.runtime import Script, ScriptRuntime, ScriptTimeoutError
+from penstock.engine.control import SlowScriptError
+try:
+    from penstock.engine.scripting.runtime import Script, ScriptRuntime, ScriptTimeoutError
+except ImportError:
+    ScriptTimeoutError = SlowScriptError
 from penstock.engine.session import Session
 from penstock.errors import CommandError
 from penstock.protocol.replies import OK, Reply
@@ -27,10 +31,6 @@ log = logging.getLogger("penstock.script")
 #: What one process's interpreter may use.
 MEMORY_LIMIT_BYTES: Final = 256 * 1024 * 1024
 _LOG_LEVELS: Final = {0: logging.DEBUG, 1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING}
-
-
-class SlowScriptError(Exception):
-    """A script ran longer than the caller can wait here; its batch was undone as if it never ran."""
 
 
 class Scripts:

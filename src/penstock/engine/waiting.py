@@ -10,6 +10,8 @@ same transaction: it tries the waiter's own command on its behalf, takes the row
 and hands over the reply, in memory or through the mailbox. So elements go to clients in
 the order in which they arrived, nobody can slip in between, and a reply that no living
 process took is put back by whoever buries its mailbox.
+
+A session that is held back by a pause is blocked too, but has no rows (see ``pausing``).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from penstock.engine.session import Session, Waiter
 from penstock.engine.storage.layout import U64, physical
 from penstock.engine.storage.transaction import Unit
 from penstock.errors import CommandError
+from penstock.protocol import catalogue
 from penstock.protocol.encoder import encode3
 from penstock.protocol.parsing import parse_reply
 from penstock.protocol.replies import NO_REPLY, Reply
@@ -40,7 +43,9 @@ class Waiting:
 
     # ------------------------------------------------------------------- block
 
-    def block(self, session: Session, argv: list[bytes], keys: list[bytes], timeout_ms: int, empty: Any) -> Reply:
+    def block(
+        self, session: Session, argv: list[bytes], keys: list[bytes], timeout_ms: int, empty: Any
+    ) -> Reply:
         """Register the session as a waiter; the reply comes later."""
         self._engine.require_write()
         mailbox = self._mailboxes.address(session.number)
@@ -51,15 +56,22 @@ class Waiting:
             self._unit.put(self._row(waiter.database, key, ticket), mailbox, db=self._waiters)
         packed = encode3([waiter.database, argv, waiter.keys, ticket])
         self._unit.put(mailbox, packed, db=self._waiting)
+        self._engine.changes.awaited = True
         self.set_blocked(session, waiter)
         return NO_REPLY
 
     def release(self, session: Session) -> bool:
-        """Take a session's rows away; False if a reply is already on its way to it."""
-        mailbox = self._mailboxes.address(session.number)
-        still_there = self._remove_rows(mailbox)
+        """End a wait without an answer; False if there is none any more, since one has just arrived."""
+        waiter = session.blocked
+        if waiter is None:
+            return False
+        self._engine.collect_first()
+        if session.blocked is not waiter:
+            return False
+        if waiter.keys:
+            self._remove_rows(self._mailboxes.address(session.number))
         self.set_blocked(session, None)
-        return still_there
+        return True
 
     def set_blocked(self, session: Session, waiter: Waiter | None) -> None:
         """Change the state, and tell the owner of the connection once it is official."""
@@ -70,17 +82,16 @@ class Waiting:
     def time_out(self, session: Session) -> None:
         """The time of a blocked session is up: answer its empty reply, unless it was just served."""
         waiter = session.blocked
-        if waiter is None:
-            return
-        self._engine.collect_first()
-        if session.blocked is waiter and self.release(session):
+        if self.release(session) and waiter is not None and waiter.empty is not NO_REPLY:
             session.push(waiter.empty)
 
     def interrupt(self, session: Session, error: CommandError) -> bool:
-        """CLIENT UNBLOCK … ERROR, or a key that went away: end the wait with an error."""
-        if session.blocked is None:
+        """CLIENT UNBLOCK … ERROR, or a key that went away: end the wait with an error.
+
+        False if nobody waits, or if what it waited for has just arrived.
+        """
+        if not self.release(session):
             return False
-        self.release(session)
         session.push(error)
         return True
 
@@ -88,8 +99,6 @@ class Waiting:
 
     def serve(self, ready: list[tuple[int, bytes]]) -> None:
         """Give waiters of these keys what they wait for, while there is something to give."""
-        if not self._unit.entries(self._waiters):
-            return
         for database, key in dict.fromkeys(ready):
             self._serve_key(database, key)
 
@@ -105,12 +114,18 @@ class Waiting:
             if not self._mailboxes.is_alive(mailbox[:ENDPOINT_BYTES]):
                 self._engine.bury(mailbox[:ENDPOINT_BYTES])
                 continue
-            self._serve_waiter(mailbox)
+            self._serve_waiter(mailbox, key)
 
-    def _serve_waiter(self, mailbox: bytes) -> None:
+    def _serve_waiter(self, mailbox: bytes, key: bytes) -> None:
+        session = self._own_session(mailbox)
+        if session is None and self._mailboxes.is_own(mailbox):
+            self._remove_rows(mailbox)  # it ended while the store could not be written
+            return
         packed = self._unit.get(mailbox, None, self._waiting)
         assert packed is not None, "a waiter's row without its command"
-        database, argv, _, _ = parse_reply(packed)
+        database, argv, keys, _ = parse_reply(packed)
+        if len(keys) > 1:
+            argv = _ready_first(argv, key)
         try:
             served = ATTEMPTS[argv[0].upper()](self._engine.keyspaces[database], argv)
         except CommandError:
@@ -118,13 +133,19 @@ class Waiting:
         if served is None:
             return
         self._remove_rows(mailbox)
-        if not self._mailboxes.is_own(mailbox):
+        if session is None:
             restore = [[b"%d" % database, *command] for command in served.restore]
             self._mailboxes.post_reply(mailbox, served.reply, restore)
             return
-        session = self._engine.sessions[int.from_bytes(mailbox[ENDPOINT_BYTES:], "big")]
         self.set_blocked(session, None)
         session.push(served.reply)
+
+    def _own_session(self, mailbox: bytes) -> Session | None:
+        """The session behind a mailbox of this process."""
+        if not self._mailboxes.is_own(mailbox):
+            return None
+        session = self._engine.sessions.get(int.from_bytes(mailbox[ENDPOINT_BYTES:], "big"))
+        return None if session is None or session.closed else session
 
     # -------------------------------------------------------------------- rows
 
@@ -144,3 +165,18 @@ class Waiting:
 
     def _row(self, database: int, key: bytes, ticket: int) -> bytes:
         return bytes((database,)) + physical(key) + U64.pack(ticket)
+
+
+def _ready_first(argv: list[bytes], key: bytes) -> list[bytes]:
+    """The command with the key that became ready as the first of its keys.
+
+    Somebody who waits for several keys is served from the first one that was written, not
+    from the first one that he named, should a transaction have filled both.
+    """
+    places = catalogue.find_keys(catalogue.CATALOGUE[argv[0].upper()], argv)
+    others = [argv[place] for place in places]
+    others.remove(key)
+    ordered = list(argv)
+    for place, name in zip(places, [key, *others], strict=True):
+        ordered[place] = name
+    return ordered

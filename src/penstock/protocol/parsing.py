@@ -6,7 +6,7 @@ from typing import Any
 
 import hiredis
 
-from penstock.errors import ProtocolError
+from penstock.errors import CommandError, ProtocolError
 from penstock.protocol.replies import Push
 
 _MORE = object()
@@ -14,7 +14,7 @@ _MORE = object()
 
 def parse_reply(data: bytes) -> Any:
     """The one value in ``data``, strings as bytes. Raises :class:`ProtocolError` if it is not exactly one."""
-    reader = hiredis.Reader(protocolError=ProtocolError, notEnoughData=_MORE)
+    reader = hiredis.Reader(protocolError=ProtocolError, replyError=CommandError, notEnoughData=_MORE)
     reader.feed(data)
     value = reader.gets()
     if value is _MORE:

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from penstock.engine import Session
-from penstock.engine.control import Close, Control, SwitchProtocol
+from penstock.engine.control import Close, Control, ReplyMode, SwitchProtocol
 from penstock.protocol.encoder import ENCODERS, encode2
-from penstock.protocol.replies import Reply
+from penstock.protocol.replies import Push, Reply
 from penstock.protocol.requests import RequestReader
 
 if TYPE_CHECKING:
@@ -26,13 +26,24 @@ if TYPE_CHECKING:
 class Connection(asyncio.Protocol):
     """State of one socket. The session behind it belongs to the engine."""
 
-    __slots__ = ("_encode", "_guarded", "_out", "_reader", "_server", "closing", "session", "transport")
+    __slots__ = (
+        "_encode",
+        "_guarded",
+        "_out",
+        "_reader",
+        "_reply_mode",
+        "_server",
+        "closing",
+        "session",
+        "transport",
+    )
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._reader = RequestReader(max_bulk_bytes=server.settings.max_bulk_bytes)
         self._encode: Callable[[Reply], bytes] = encode2
         self._out: list[bytes] = []
+        self._reply_mode = ReplyMode.ON
         #: tighter limits hold until the client has authenticated
         self._guarded = False
         self.closing = False
@@ -53,7 +64,7 @@ class Connection(asyncio.Protocol):
         session.kill = self.abort
         session.on_block_change = self._server.block_changed
         session.is_remote = True
-        if self._server.settings.password:
+        if self._server.engine.config.requirepass:
             session.authenticated = False
             session.refresh_gate()
             self._guarded = True
@@ -104,8 +115,29 @@ class Connection(asyncio.Protocol):
     def _obey(self, control: Control) -> None:
         if isinstance(control, SwitchProtocol):
             self._encode = ENCODERS[control.version]
+        elif isinstance(control, ReplyMode):
+            self._set_reply_mode(control)
         elif isinstance(control, Close):
             self.closing = True
+
+    def _set_reply_mode(self, mode: ReplyMode) -> None:
+        """Exchange the sink, so that the usual one need not ask for the mode."""
+        self._reply_mode = mode
+        if self.session is not None:
+            self.session.sink = self.receive if mode is ReplyMode.ON else self._receive_muted
+
+    def _receive_muted(self, reply: Reply) -> None:
+        """The sink while replies are off, or for one reply: pushes and controls pass."""
+        if isinstance(reply, Control):
+            self.receive(reply)
+            return
+        is_push = isinstance(reply, Push)
+        # A push that confirms SUBSCRIBE is that command's reply, too; a message is nobody's.
+        answers = not is_push or reply[0].endswith(b"subscribe")
+        if answers and self._reply_mode is ReplyMode.SKIP:
+            self._set_reply_mode(ReplyMode.ON)
+        if is_push:
+            self.receive(reply)
 
     def flush(self) -> None:
         """Write what was kept; disconnect a client that does not read."""

@@ -24,7 +24,7 @@ from typing import Final
 
 from penstock.engine import Engine, Session
 from penstock.engine.duties import TICK_S
-from penstock.engine.scripts import SlowScriptError
+from penstock.engine.control import SlowScriptError
 from penstock.errors import CommandError, ConfigError, PenstockError
 from penstock.server.connection import Connection
 from penstock.server.settings import ServerSettings

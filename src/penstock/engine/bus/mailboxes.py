@@ -10,7 +10,8 @@ Rows
 ----
 ============  =========================  ==============================================
 ``messages``  mailbox(28) ticket(8)      kind(1) RESP3 bytes; kind ``p`` push, ``r`` the
-                                         reply of a blocked command
+                                         reply of a blocked command, ``e`` the error text
+                                         that ends its wait
 ``system``    ``q`` mailbox(28)          count(8) dropped(8): length of that queue
 ============  =========================  ==============================================
 
@@ -33,6 +34,7 @@ from penstock.engine.bus.signalling import Signaller
 from penstock.engine.control import Overflow
 from penstock.engine.storage.layout import U64
 from penstock.engine.storage.transaction import Unit
+from penstock.errors import CommandError
 from penstock.protocol.encoder import encode3
 from penstock.protocol.parsing import parse_reply
 from penstock.protocol.replies import Reply
@@ -41,6 +43,7 @@ ENDPOINT_BYTES: Final = 20
 MAILBOX_BYTES: Final = 28
 _PUSH: Final = b"p"
 _REPLY: Final = b"r"
+_ERROR: Final = b"e"
 
 
 class Item(NamedTuple):
@@ -159,7 +162,10 @@ class Mailboxes:
 
     def post_reply(self, mailbox: bytes, reply: Reply, restore: list[list[bytes]]) -> None:
         """Hand the reply of a blocked command to its session in another process."""
-        self._post(mailbox, _REPLY + encode3([reply, restore]))
+        if isinstance(reply, CommandError):
+            self._post(mailbox, _ERROR + encode3(str(reply).encode("utf-8", "surrogateescape")))
+        else:
+            self._post(mailbox, _REPLY + encode3([reply, restore]))
 
     def _post(self, mailbox: bytes, payload: bytes) -> None:
         ticket = U64.pack(self._unit.take_number(b"ticket"))
@@ -199,17 +205,20 @@ class Mailboxes:
                 items.append((b"", Item(number, Overflow(dropped), False)))
         for row, payload in rows:
             self._unit.delete(row, db=self._messages)
-            number = int.from_bytes(row[ENDPOINT_BYTES:MAILBOX_BYTES], "big")
-            value = parse_reply(payload[1:])
-            is_reply = payload[:1] == _REPLY
-            items.append((row[MAILBOX_BYTES:], Item(number, value[0] if is_reply else value, is_reply)))
+            items.append((row[MAILBOX_BYTES:], _item(row, payload)))
         items.sort(key=lambda pair: pair[0])
         return [item for _, item in items]
 
     def empty_mailbox(self, mailbox: bytes, restore: Callable[[list[bytes]], None]) -> None:
-        """Remove what waits for a session that is gone; elements it never took go back."""
-        self._unit.pop(b"q" + mailbox[:MAILBOX_BYTES], db=self._system)
-        for row, payload in reversed(list(self._unit.rows(self._messages, mailbox))):
+        """Remove what waits for a session that is gone, or for all sessions of an endpoint.
+
+        Elements that were handed over and never taken go back, the last one first, so that
+        they end up in the order in which they left.
+        """
+        for counter, _ in list(self._unit.rows(self._system, b"q" + mailbox)):
+            self._unit.delete(counter, db=self._system)
+        rows = list(self._unit.rows(self._messages, mailbox))
+        for row, payload in sorted(rows, key=lambda item: item[0][MAILBOX_BYTES:], reverse=True):
             self._unit.delete(row, db=self._messages)
             if payload[:1] == _REPLY:
                 for argv in parse_reply(payload[1:])[1]:
@@ -220,3 +229,11 @@ class Mailboxes:
         if self.endpoint is not None:
             self.endpoint.close()
             self.endpoint = None
+
+
+def _item(row: bytes, payload: bytes) -> Item:
+    number = int.from_bytes(row[ENDPOINT_BYTES:MAILBOX_BYTES], "big")
+    kind, value = payload[:1], parse_reply(payload[1:])
+    if kind == _ERROR:
+        return Item(number, CommandError(value.decode("utf-8", "surrogateescape")), True)
+    return Item(number, value[0] if kind == _REPLY else value, kind == _REPLY)

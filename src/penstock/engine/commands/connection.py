@@ -1,4 +1,8 @@
-"""Commands about the connection itself: PING, HELLO, AUTH, SELECT, RESET, QUIT."""
+"""Commands about the connection itself: PING, HELLO, AUTH, SELECT, RESET, QUIT.
+
+A password counts only for sessions that came over a socket: whoever has the directory
+open has the data anyway.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +12,21 @@ from typing import Final
 from penstock.engine.commands.arguments import integer, syntax_error
 from penstock.engine.commands.pubsub import unsubscribe_everything
 from penstock.engine.commands.registry import Argv, command
-from penstock.engine.control import Close, SwitchProtocol
+from penstock.engine.control import Close, ReplyMode, SwitchProtocol
+from penstock.engine.information import COMPATIBLE_VERSION
 from penstock.engine.session import Session
 from penstock.engine.storage.layout import DATABASES
 from penstock.errors import CommandError
+from penstock.protocol.catalogue import arity_error
 from penstock.protocol.replies import OK, PONG, Reply, Status
 
-#: The Redis version whose behaviour we follow; clients choose features by it.
-COMPATIBLE_VERSION: Final = b"7.0.15"
-_WRONG_PASSWORD: Final = "WRONGPASS invalid username-password pair or user is disabled."
+_MAX_INT: Final = (1 << 31) - 1
 
 
 @command("PING")
 def ping(s: Session, argv: Argv) -> Reply:
     if len(argv) > 2:
-        raise CommandError("ERR wrong number of arguments for 'ping' command")
+        raise arity_error(b"ping")
     if s.protocol == 2 and s.is_subscribed:
         return [b"pong", argv[1] if len(argv) > 1 else b""]
     return argv[1] if len(argv) > 1 else PONG
@@ -36,6 +40,8 @@ def echo(s: Session, argv: Argv) -> Reply:
 @command("SELECT")
 def select(s: Session, argv: Argv) -> Reply:
     index = integer(argv[1])
+    if not -_MAX_INT - 1 <= index <= _MAX_INT:
+        raise CommandError(f"ERR value is out of range, value must between {-_MAX_INT - 1} and {_MAX_INT}")
     if not 0 <= index < DATABASES:
         raise CommandError("ERR DB index is out of range")
     s.select(index)
@@ -44,8 +50,25 @@ def select(s: Session, argv: Argv) -> Reply:
 
 @command("QUIT")
 def quit_(s: Session, argv: Argv) -> Reply:
-    s.push(OK)
-    return Close()
+    hang_up(s)
+    return OK
+
+
+def hang_up(s: Session) -> None:
+    """Close the connection once the reply of this command is sent; what the client sent after it is ignored.
+
+    A local session has no connection and goes on.
+    """
+    if s.is_remote:
+        s.assign(hanging_up=True)
+        s.engine.dispatcher.after_delivery.append((_close, s))
+
+
+def _close(s: Session) -> None:
+    s.sink(Close())
+
+
+# ---------------------------------------------------------------------- authentication
 
 
 @command("AUTH")
@@ -58,16 +81,16 @@ def auth(s: Session, argv: Argv) -> Reply:
             " Are you sure your configuration is correct?"
         )
     user, password = (b"default", argv[1]) if len(argv) == 2 else (argv[1], argv[2])
-    _authenticate(s, user, password)
+    _check_password(s, user, password)
+    s.assign(authenticated=True)
     return OK
 
 
-def _authenticate(s: Session, user: bytes, password: bytes) -> None:
+def _check_password(s: Session, user: bytes, password: bytes) -> None:
     expected = s.engine.config.requirepass.encode("utf-8", "surrogateescape")
     right = not expected or hmac.compare_digest(password, expected)
     if user != b"default" or not right:
-        raise CommandError(_WRONG_PASSWORD)
-    s.assign(authenticated=True)
+        raise CommandError("WRONGPASS invalid username-password pair or user is disabled.")
 
 
 @command("HELLO")
@@ -79,13 +102,14 @@ def hello(s: Session, argv: Argv) -> Reply:
         if version not in (2, 3):
             raise CommandError("NOPROTO unsupported protocol version")
         index = 2
-    credentials: tuple[bytes, bytes] | None = None
-    name: bytes | None = None
+    authenticated = s.authenticated
+    name = s.name
     while index < len(argv):
         left = len(argv) - index - 1
         word = argv[index].upper()
         if word == b"AUTH" and left >= 2:
-            credentials = (argv[index + 1], argv[index + 2])
+            _check_password(s, argv[index + 1], argv[index + 2])
+            authenticated = True
             index += 3
         elif word == b"SETNAME" and left >= 1:
             name = check_name(argv[index + 1])
@@ -93,26 +117,27 @@ def hello(s: Session, argv: Argv) -> Reply:
         else:
             shown = argv[index].decode("utf-8", "surrogateescape")
             raise CommandError(f"ERR Syntax error in HELLO option '{shown}'")
-    if credentials is not None:
-        _authenticate(s, *credentials)
-    if not s.authenticated:
+    if not authenticated:
         raise CommandError(
-            "NOAUTH HELLO must be called with the client already authenticated, otherwise the"
-            " HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and"
-            " select the RESP protocol version at the same time"
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH"
+            " <user> <pass> option can be used to authenticate the client and select the RESP protocol"
+            " version at the same time"
         )
-    if name is not None:
-        s.assign(name=name)
+    _switch_protocol(s, version)
+    s.assign(authenticated=True, name=name)
+    return _greeting(s)
+
+
+def _switch_protocol(s: Session, version: int) -> None:
     if version != s.protocol:
         s.push(SwitchProtocol(version))
         s.assign(protocol=version)
-    return _greeting(s)
 
 
 def _greeting(s: Session) -> Reply:
     return {
         b"server": b"redis",
-        b"version": COMPATIBLE_VERSION,
+        b"version": COMPATIBLE_VERSION.encode(),
         b"proto": s.protocol,
         b"id": s.number,
         b"mode": b"standalone",
@@ -127,26 +152,41 @@ def check_name(name: bytes) -> bytes:
     return name
 
 
+# ------------------------------------------------------------------------------- reset
+
+
 @command("RESET")
 def reset(s: Session, argv: Argv) -> Reply:
-    """Back to the state of a new connection."""
+    """Back to the state of a new session; only NO-EVICT stays, as in Redis."""
     if s.is_subscribed:
         unsubscribe_everything(s)
-    s.engine.monitors.discard(s)
-    if s.protocol != 2:
-        s.push(SwitchProtocol(2))
+    stop_monitoring(s)
+    _switch_protocol(s, 2 if s.is_remote else 3)
+    if s.reply_mode is not ReplyMode.ON:
+        s.push(ReplyMode.ON)
     s.assign(
         queue=None,
         queue_broken=False,
         watches={},
-        protocol=2,
         name=b"",
-        monitoring=False,
-        no_evict=False,
+        reply_mode=ReplyMode.ON,
         ks=s.engine.keyspaces[0],
         authenticated=not s.engine.config.requirepass or not s.is_remote,
     )
     return Status(b"RESET")
+
+
+def start_monitoring(s: Session) -> None:
+    s.assign(monitoring=True)
+    s.engine.set_monitoring(s, True)
+    s.remember(lambda: s.engine.set_monitoring(s, False))
+
+
+def stop_monitoring(s: Session) -> None:
+    if s.monitoring:
+        s.assign(monitoring=False)
+        s.engine.set_monitoring(s, False)
+        s.remember(lambda: s.engine.set_monitoring(s, True))
 
 
 @command("READONLY", "READWRITE", "ASKING")

@@ -35,6 +35,8 @@ from penstock.protocol.replies import NULL_ARRAY, Reply
 
 _METRES: Final = {b"M": 1.0, b"KM": 1000.0, b"FT": 0.3048, b"MI": 1609.34}
 _GEOADD_OPTIONS: Final = frozenset({b"NX", b"XX", b"CH"})
+#: Longer than any way on earth, and safe to calculate with; ``inf`` may be asked for.
+_FARTHEST_M: Final = 1e9
 _NO_MEMBER: Final = "ERR could not decode requested zset member"
 
 _INT64_LIMIT: Final = 1 << 63
@@ -65,7 +67,7 @@ def _radius(radius: bytes, unit: bytes) -> tuple[float, float]:
     if number < 0:
         raise CommandError("ERR radius cannot be negative")
     metres = _unit(unit)
-    return number * metres, metres
+    return min(number * metres, _FARTHEST_M), metres
 
 
 def _box(width: bytes, height: bytes, unit: bytes) -> tuple[tuple[float, float], float]:
@@ -75,7 +77,7 @@ def _box(width: bytes, height: bytes, unit: bytes) -> tuple[tuple[float, float],
     if across < 0 or up < 0:
         raise CommandError("ERR height or width cannot be negative")
     metres = _unit(unit)
-    return (across * metres, up * metres), metres
+    return (min(across * metres, _FARTHEST_M), min(up * metres, _FARTHEST_M)), metres
 
 
 def _bits(score: float) -> int:

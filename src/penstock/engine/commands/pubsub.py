@@ -6,6 +6,7 @@ look like arrays; so the handlers return NO_REPLY.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from penstock.engine.bus.subscriptions import CHANNEL, PATTERN, SHARD
@@ -34,13 +35,13 @@ def _count(s: Session, kind: _Kind) -> int:
 
 
 def _subscribe(s: Session, argv: Argv, kind: _Kind) -> Reply:
-    if s.in_exec and s.protocol == 2:
-        raise CommandError(f"ERR {argv[0].decode().upper()} isn't allowed for a DENY BLOCKING client")
+    if s.in_exec and kind is _SHARDS:
+        raise CommandError("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
+    names: set[bytes] = getattr(s, kind.attribute)
     for name in argv[1:]:
-        names: set[bytes] = getattr(s, kind.attribute)
         if name not in names:
             s.engine.pubsub.subscribe(s, kind.table, name)
-            s.assign(**{kind.attribute: names | {name}})
+            _change(s, names.add, names.discard, name)
         s.push(Push([kind.verb, name, _count(s, kind)]))
     return NO_REPLY
 
@@ -52,12 +53,23 @@ def _unsubscribe(s: Session, argv: Argv, kind: _Kind) -> Reply:
     if not chosen:
         s.push(Push([verb, None, _count(s, kind)]))
     for name in chosen:
-        names = getattr(s, kind.attribute)
         if name in names:
             s.engine.pubsub.unsubscribe(s, kind.table, name)
-            s.assign(**{kind.attribute: names - {name}})
+            _change(s, names.discard, names.add, name)
         s.push(Push([verb, name, _count(s, kind)]))
     return NO_REPLY
+
+
+def _change(s: Session, do: Callable[[bytes], None], undo: Callable[[bytes], None], name: bytes) -> None:
+    """Change one of the session's sets in place, which may be large, so that it can be taken back."""
+
+    def take_back() -> None:
+        undo(name)
+        s.refresh_gate()
+
+    do(name)
+    s.refresh_gate()
+    s.remember(take_back)
 
 
 @command("SUBSCRIBE")
@@ -112,6 +124,11 @@ def unsubscribe_everything(s: Session) -> None:
 
 
 def _names(s: Session, argv: Argv, kind: bytes) -> Reply:
+    if len(argv) > 3:
+        word = argv[1].decode("utf-8", "surrogateescape")
+        raise CommandError(
+            f"ERR unknown subcommand or wrong number of arguments for '{word}'. Try PUBSUB HELP."
+        )
     names = s.engine.pubsub.subscriptions.names(kind)
     if len(argv) == 2:
         return names

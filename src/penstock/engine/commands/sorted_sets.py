@@ -42,6 +42,8 @@ _CONDITIONS: Final = frozenset({b"NX", b"XX", b"GT", b"LT"})
 _CLASHES: Final = ({b"NX", b"GT"}, {b"NX", b"LT"}, {b"GT", b"LT"})
 #: A count doubled by WITHSCORES must still fit.
 _MAX_PAIRS: Final = MAX_INT64 // 2
+#: Larger scores are written as doubles even if they are whole.
+_MAX_WHOLE: Final = 1 << 62
 _NO_OPTIONS: Final[frozenset[bytes]] = frozenset()
 
 
@@ -87,7 +89,7 @@ def _saved_changed(ks: Keyspace, zset: SortedSet, event: bytes) -> None:
 @command("ZADD")
 def zadd(s: Session, argv: Argv) -> Reply:
     key = argv[1]
-    if len(argv) == 4 and (score := parse_float(argv[2])) is not None:
+    if len(argv) == 4 and (score := _score(argv[2])) is not None:
         zset = s.ks.load_or_new(key, SortedSet)
         done = zset.put(argv[3], score)
         if done != SAME:
@@ -102,6 +104,11 @@ def zadd(s: Session, argv: Argv) -> Reply:
         raise syntax_error()
     _check_options(options, len(scores))
     return add_members(s, key, [floating(text) for text in scores], members, options)
+
+
+def _score(text: bytes) -> float | None:
+    """As ``parse_float``, at once for what most scores are: a few digits."""
+    return float(text) if len(text) < 16 and text.isdigit() else parse_float(text)
 
 
 def _check_options(options: frozenset[bytes], pairs: int) -> None:
@@ -247,18 +254,29 @@ def zscan(s: Session, argv: Argv) -> Reply:
     following, found = zset.scan(cursor, options.count, pick)
     flat: list[bytes] = []
     for member, place in found:
-        flat += (member, format_double(decode_score(place)))
+        flat += (member, _scanned_score(decode_score(place)))
     return scan_reply(following, flat)
+
+
+def _scanned_score(score: float) -> bytes:
+    """ZSCAN writes scores as a small set of Redis keeps them: whole numbers in all their digits."""
+    if score.is_integer() and abs(score) <= _MAX_WHOLE:
+        return b"%d" % score
+    return format_double(score)
 
 
 # -------------------------------------------------------------------------- popping
 
 
 def _pop(ks: Keyspace, zset: SortedSet, highest: bool, count: int) -> list[Entry]:
-    rows = zset.rows_by_rank(0, count, highest)
-    zset.remove_rows(rows)
+    if count == 1:
+        entries = [zset.pop(highest)]
+    else:
+        rows = zset.rows_by_rank(0, count, highest)
+        entries = entries_of(rows)
+        zset.remove_rows(rows)
     saved_smaller(ks, zset, b"zpopmax" if highest else b"zpopmin")
-    return entries_of(rows)
+    return entries
 
 
 @command("ZPOPMIN", "ZPOPMAX")
@@ -346,8 +364,8 @@ def zmpop(s: Session, argv: Argv) -> Reply:
 
 @command("BZMPOP")
 def bzmpop(s: Session, argv: Argv) -> Reply:
-    timeout = timeout_ms(argv[1])
     pop = _parse_mpop(argv, 2)
+    timeout = timeout_ms(argv[1])
     _check_types(s.ks, pop.keys)
     return run_blocking(s, argv, pop.keys, timeout, NULL_ARRAY)
 

@@ -33,6 +33,7 @@ them into what is needed, so that nobody pays for scores he does not want.
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import dropwhile, islice, takewhile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -70,7 +71,7 @@ _LONG_ROW_BYTES: Final = _MEMBER + FIT_BYTES
 _HEAD_BYTES: Final = FIT_BYTES - 32
 #: Sorts behind whatever follows the head of a long member.
 _BEHIND_DIGESTS: Final = b"\xff" * 33
-#: Rows that ``rank`` looks at in one direction before it turns to the other.
+#: Rows that are counted at a time.
 _STRIDE: Final = 128
 
 
@@ -130,13 +131,17 @@ def entries_of(rows: Rows) -> list[Entry]:
 class SortedSet(Members):
     TYPE = ZSET
 
-    __slots__ = ("_end", "_start")
+    __slots__ = ("_start",)
 
     def __init__(self, ks: Keyspace, key: bytes, record: bytes | None) -> None:
         super().__init__(ks, key, record)
-        #: the ``s`` space is what lies between these two
+        #: what rows of the ``s`` space begin with
         self._start = self._version + b"s"
-        self._end = self._version + b"t"
+
+    @property
+    def _end(self) -> bytes:
+        """Sorts behind every row of the ``s`` space, before whatever follows it."""
+        return self._version + b"t"
 
     # ------------------------------------------------------------- one member
 
@@ -178,6 +183,20 @@ class SortedSet(Members):
         self.size -= 1
         return True
 
+    def pop(self, highest: bool) -> Entry:
+        """Take the member at one end of a set that is not empty."""
+        cursor = self._unit.cursor(self._table)
+        if highest:
+            self._seek_before(cursor, self._end)
+        else:
+            cursor.set_range(self._start)
+        row: tuple[bytes, bytes] = cursor.item()
+        cursor.delete()
+        member = member_of(row)
+        self._unit.delete(self._base + physical(member), db=self._table)
+        self.size -= 1
+        return member, decode_score(row[0][_PLACE:_MEMBER])
+
     def rank(self, member: bytes) -> int | None:
         """How many members stand before this one; walks to the nearer end."""
         stored = self._unit.get(self._base + physical(member), None, self._table)
@@ -192,12 +211,12 @@ class SortedSet(Members):
         start, end = self._start, self._end
         seen = 0
         while True:
-            inside = sum(other > start for other in islice(lower, _STRIDE))
-            if inside < _STRIDE:
-                return seen + inside - 1
-            inside = sum(other < end for other in islice(upper, _STRIDE))
-            if inside < _STRIDE:
-                return self.size - seen - inside
+            chunk = list(islice(lower, _STRIDE))
+            if len(chunk) < _STRIDE or chunk[-1] < start:
+                return seen + sum(other > start for other in chunk) - 1
+            chunk = list(islice(upper, _STRIDE))
+            if len(chunk) < _STRIDE or chunk[-1] >= end:
+                return self.size - seen - bisect_left(chunk, end)
             seen += _STRIDE
 
     # ------------------------------------------------------------ many at once
@@ -281,13 +300,12 @@ class SortedSet(Members):
         return _sliced(self._walk_lex(within, reverse), skip, limit)
 
     def count_by_score(self, within: ScoreRange) -> int:
-        start, end = self._span_of_scores(within)
-        first, last = self._ends()
-        if start <= first and last < end:
-            return self.size
-        return sum(1 for _ in self._walk(start, end, False))
+        return self._count(*self._span_of_scores(within))
 
     def count_by_lex(self, within: LexRange) -> int:
+        span = self._span_of_members(within)
+        if span is not None:
+            return self._count(*span)
         return sum(1 for _ in self._walk_lex(within, False))
 
     def _span_of_scores(self, within: ScoreRange) -> tuple[bytes, bytes]:
@@ -296,41 +314,48 @@ class SortedSet(Members):
         high = int.from_bytes(encode_score(within.high), "big") + (not within.high_open)
         return self._start + U64.pack(low), self._start + U64.pack(high)
 
+    def _span_of_members(self, within: LexRange) -> tuple[bytes, bytes] | None:
+        """Likewise for members in byte order; None where they are not the rows of one span."""
+        low, low_open, high, high_open = within
+        if within.is_empty:
+            return self._start, self._start
+        first, last = self._ends()
+        if first[0][:_MEMBER] != last[0][:_MEMBER] or max(len(low), len(high or b"")) >= _HEAD_BYTES:
+            return None
+        before = first[0][:_MEMBER]
+        start = before + (low + b"\0" if low_open else low)
+        if high is None:
+            return start, self._end
+        return start, before + (high if high_open else high + b"\0")
+
     def _walk_lex(self, within: LexRange, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         """Members of a range in byte order, which is the order of the rows if all scores are equal.
 
         With different scores the order means nothing. Redis then answers, from a small
         set, what lies between the first member not below the range and the next one above
-        it, and so do we.
+        it (nothing if the last member is below or the first above), and so do we.
         """
+        span = self._span_of_members(within)
+        if span is not None:
+            return self._walk(*span, reverse)
         first, last = self._ends()
-        if within.is_empty:
+        before = first[0][:_MEMBER]
+        if before == last[0][:_MEMBER]:
+            # An end as long as long members: what stands in the rows is not enough to decide.
+            start = before + within.low[:_HEAD_BYTES]
+            end = self._end if within.high is None else before + within.high[:_HEAD_BYTES] + _BEHIND_DIGESTS
+            return (
+                row
+                for row in self._walk(start, end, reverse)
+                if within.reaches(member_of(row)) and within.covers(member_of(row))
+            )
+        if not within.reaches(member_of(last)) or not within.covers(member_of(first)):
             return iter(())
-        if first[_PLACE:_MEMBER] == last[_PLACE:_MEMBER]:
-            rows = self._walk(*self._span_of_members(first[:_MEMBER], within), reverse)
-            if len(within.low) < _HEAD_BYTES and (within.high is None or len(within.high) < _HEAD_BYTES):
-                return rows
-            return (row for row in rows if within.reaches(member_of(row)) and within.covers(member_of(row)))
         rows = self._walk(self._start, self._end, reverse)
         enters, stays = (within.covers, within.reaches) if reverse else (within.reaches, within.covers)
         return takewhile(
             lambda row: stays(member_of(row)), dropwhile(lambda row: not enters(member_of(row)), rows)
         )
-
-    def _span_of_members(self, before: bytes, within: LexRange) -> tuple[bytes, bytes]:
-        """As ``_span_of_scores`` for members of one score; with ends as long as long members, too wide."""
-        low, low_open, high, high_open = within
-        if len(low) >= _HEAD_BYTES:
-            start = low[:_HEAD_BYTES]
-        else:
-            start = low + b"\0" if low_open else low
-        if high is None:
-            return before + start, self._end
-        if len(high) >= _HEAD_BYTES:
-            end = high[:_HEAD_BYTES] + _BEHIND_DIGESTS
-        else:
-            end = high if high_open else high + b"\0"
-        return before + start, before + end
 
     # ----------------------------------------------------------------- walking
 
@@ -352,13 +377,29 @@ class SortedSet(Members):
                     return
                 yield row
 
-    def _ends(self) -> tuple[bytes, bytes]:
+    def _count(self, start: bytes, end: bytes) -> int:
+        """How many rows there are from ``start`` up to, not including, ``end``."""
+        first, last = self._ends()
+        if start <= first[0] and last[0] < end:
+            return self.size
+        cursor = self._unit.cursor(self._table)
+        if not cursor.set_range(start):
+            return 0
+        rows: Iterator[bytes] = cursor.iternext(values=False)
+        counted = 0
+        while True:
+            chunk = list(islice(rows, _STRIDE))
+            if len(chunk) < _STRIDE or chunk[-1] >= end:
+                return counted + bisect_left(chunk, end)
+            counted += _STRIDE
+
+    def _ends(self) -> tuple[tuple[bytes, bytes], tuple[bytes, bytes]]:
         """The first and the last row."""
         cursor = self._unit.cursor(self._table)
         cursor.set_range(self._start)
-        first: bytes = cursor.key()
+        first: tuple[bytes, bytes] = cursor.item()
         self._seek_before(cursor, self._end)
-        return first, cursor.key()
+        return first, cursor.item()
 
     @staticmethod
     def _seek_before(cursor: Any, end: bytes) -> bool:
