@@ -1,7 +1,7 @@
 """Keyspace notifications as tests want them: run a command, get what it announced.
 
-    announced = announcer(db)
-    assert announced("SADD", "s", "a") == [("sadd", "s")]
+announced = announcer(db)
+assert announced("SADD", "s", "a") == [("sadd", "s")]
 """
 
 from __future__ import annotations

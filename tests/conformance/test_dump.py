@@ -55,7 +55,9 @@ def commands(kind: str, size: int) -> tuple[list[Any], list[Any]]:
             return ["HSET", "k", *pairs], ["HMGET", "k", *names]
 
 
-CONTENTS = [(kind, size) for kind in ("string", "list", "set", "integers", "zset", "hash") for size in (1, 10, 600)]
+CONTENTS = [
+    (kind, size) for kind in ("string", "list", "set", "integers", "zset", "hash") for size in (1, 10, 600)
+]
 
 
 # ----------------------------------------------------------------------------- there and back
@@ -143,7 +145,9 @@ def test_idle_time_and_frequency_are_accepted(db):
     assert db.do("RESTORE", "a", "0", TEN, "IDLETIME", "0") == b"OK"
     assert db.do("RESTORE", "b", "0", TEN, "FREQ", "255") == b"OK"
     assert db.error("RESTORE", "c", "0", TEN, "IDLETIME", "-1") == "ERR Invalid IDLETIME value, must be >= 0"
-    assert db.error("RESTORE", "c", "0", TEN, "FREQ", "256") == "ERR Invalid FREQ value, must be >= 0 and <= 255"
+    assert (
+        db.error("RESTORE", "c", "0", TEN, "FREQ", "256") == "ERR Invalid FREQ value, must be >= 0 and <= 255"
+    )
     assert db.error("RESTORE", "c", "0", TEN, "IDLETIME", "1", "FREQ", "1") == SYNTAX
     assert db.error("RESTORE", "c", "0", TEN, "FREQ", "1", "IDLETIME", "1") == SYNTAX
     assert db.do("EXISTS", "c") == 0

@@ -159,7 +159,8 @@ def test_nx_stands_alone(db, conditions):
 def test_refuses_bad_arguments(db):
     db.do("SET", "a", "1")
     assert (
-        db.error("EXPIRE", "a", "1", "GT", "LT") == "ERR GT and LT options at the same time are not compatible"
+        db.error("EXPIRE", "a", "1", "GT", "LT")
+        == "ERR GT and LT options at the same time are not compatible"
     )
     assert db.error("EXPIRE", "a", "1", "bogus") == "ERR Unsupported option bogus"
     assert db.error("EXPIRE", "a", "x") == NOT_INTEGER

@@ -1,4 +1,4 @@
-"""Keys whatever they hold: deleting, looking, scanning, renaming, copying, moving, flushing, OBJECT, MEMORY."""
+"""Keys whatever they hold: delete, look, scan, rename, copy, move, flush, swap, OBJECT, MEMORY."""
 
 from __future__ import annotations
 

@@ -359,7 +359,9 @@ def test_sintercard_errors(sets):
     db = sets
     for numkeys in ("0", "-1", "x", "1.0"):
         assert db.error("SINTERCARD", numkeys, "one") == "ERR numkeys should be greater than 0"
-    assert db.error("SINTERCARD", 3, "one", "two") == "ERR Number of keys can't be greater than number of args"
+    assert (
+        db.error("SINTERCARD", 3, "one", "two") == "ERR Number of keys can't be greater than number of args"
+    )
     assert db.error("SINTERCARD", 1, "one", "LIMIT") == SYNTAX
     assert db.error("SINTERCARD", 1, "one", "two") == SYNTAX
     assert db.error("SINTERCARD", 1, "one", "two", "3") == SYNTAX

@@ -190,7 +190,8 @@ class Keyspace:
 
     def _remove(self, name: bytes, record: bytes) -> None:
         self.unit.delete(name, db=self._keys)
-        self._release(name, record)
+        if record[0] != STRING:
+            self._release(name, record)
 
     def _release(self, name: bytes, record: bytes) -> None:
         """Let go of what hangs on an old record: its expiry row and its elements."""

@@ -220,7 +220,9 @@ def test_long_names_are_swept_and_told(
     assert events(listener) == [(b"__keyevent@0__:expired", key)]
 
 
-def test_a_watched_key_that_is_swept_refuses_exec(db: LocalSession, engine: Engine, clock: ManualClock) -> None:
+def test_a_watched_key_that_is_swept_refuses_exec(
+    db: LocalSession, engine: Engine, clock: ManualClock
+) -> None:
     db.execute("SET", "k", "v", "PX", "10")
     db.execute("WATCH", "k")
     clock.advance_ms(10)

@@ -51,16 +51,17 @@ def _expire(ks: Keyspace, argv: Argv, name: str, unit_ms: int, base_ms: int) -> 
     key = argv[1]
     conditions = _parse_conditions(argv[3:]) if len(argv) > 3 else None
     deadline_ms = _deadline(argv[2], name, unit_ms, base_ms)
-    record = ks.find(key)
-    if record is None:
-        return 0
-    if conditions and not _holds(conditions, deadline_ms, decode_head(record).deadline_ms):
-        return 0
+    if conditions is not None:
+        record = ks.find(key)
+        if record is None or not _holds(conditions, deadline_ms, decode_head(record).deadline_ms):
+            return 0
     if deadline_ms <= ks.unit.now_ms:
-        ks.delete(key)
+        if not ks.delete(key):
+            return 0
         ks.changed(key, EVENT_GENERIC, b"del")
     else:
-        ks.set_deadline(key, deadline_ms)
+        if not ks.set_deadline(key, deadline_ms):
+            return 0
         ks.changed(key, EVENT_GENERIC, b"expire")
     return 1
 
