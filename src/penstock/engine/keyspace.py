@@ -23,11 +23,13 @@ from penstock.engine.storage import layout
 from penstock.engine.storage.environment import Table
 from penstock.engine.storage.layout import (
     EXPIRES,
+    FIT_BYTES,
     LONG_PHYSICAL_BYTES,
     STRING,
     TYPE_MASK,
     U64,
     ZSET,
+    hash64,
     physical,
 )
 from penstock.engine.storage.scanning import scan_rows
@@ -101,7 +103,9 @@ class Keyspace:
 
     def find(self, key: bytes) -> bytes | None:
         """The live record of a key, or None."""
-        record = self.unit.get(physical(key), None, self._keys)
+        # physical() written out: every command on every key comes this way.
+        name = hash64(key) + key if len(key) < FIT_BYTES else physical(key)
+        record = self.unit.get(name, None, self._keys)
         if record is not None and record[0] & EXPIRES and self._is_past(record):
             if self.unit.writable:
                 self.expire_now(key, record)
@@ -142,7 +146,7 @@ class Keyspace:
     def set_string(self, key: bytes, value: bytes, deadline_ms: int | None = None) -> None:
         """Make the key a string, whatever it was; its old deadline goes unless given again."""
         name = physical(key)
-        if deadline_ms is None and len(key) < layout.FIT_BYTES:
+        if deadline_ms is None and len(key) < FIT_BYTES:
             old = self.unit.replace(name, b"\x01" + value, db=self._keys)
         else:
             old = self.unit.replace(name, layout.encode_head(STRING, deadline_ms, key) + value, db=self._keys)
@@ -150,7 +154,7 @@ class Keyspace:
             if self.changes.observed:
                 self._notify_new(key)
         elif old[0] != STRING:
-            self._release(name, old)
+            self._replaced(key, name, old)
         if deadline_ms is not None:
             self.unit.put(U64.pack(deadline_ms) + name, b"", db=self._expiry)
 
@@ -192,6 +196,13 @@ class Keyspace:
         self.unit.delete(name, db=self._keys)
         if record[0] != STRING:
             self._release(name, record)
+
+    def _replaced(self, key: bytes, name: bytes, old: bytes) -> None:
+        """Another record took the place of ``old``, which may have been past its time."""
+        self._release(name, old)
+        if self.changes.observed and old[0] & EXPIRES and self._is_past(old):
+            self.changed(key, EVENT_EXPIRED, b"expired")
+            self._notify_new(key)
 
     def _release(self, name: bytes, record: bytes) -> None:
         """Let go of what hangs on an old record: its expiry row and its elements."""
@@ -320,7 +331,7 @@ class Keyspace:
         name = physical(key)
         old = self.unit.replace(name, layout.encode_head(type_, deadline_ms, key) + body, db=self._keys)
         if old is not None:
-            self._release(name, old)
+            self._replaced(key, name, old)
         elif self.changes.observed:
             self._notify_new(key)
         if deadline_ms is not None:

@@ -259,21 +259,19 @@ def _check_length(length: int) -> None:
 def _add(s: Session, key: bytes, delta: int) -> int:
     record = s.ks.find(key)
     if record is None:
-        number = 0
-    elif record[0] & TYPE_MASK != STRING:
+        s.ks.set_string(key, b"%d" % delta)
+        s.ks.changed(key, EVENT_STRING, b"incrby")
+        return delta
+    if record[0] & TYPE_MASK != STRING:
         raise WrongTypeError
-    else:
-        parsed = parse_int(record[1:] if record[0] == STRING else record[decode_head(record).body :])
-        if parsed is None:
-            raise CommandError(NOT_INTEGER)
-        number = parsed
+    body = 1 if record[0] == STRING else decode_head(record).body
+    number = parse_int(record[body:])
+    if number is None:
+        raise CommandError(NOT_INTEGER)
     number += delta
     if not MIN_INT64 <= number <= MAX_INT64:
         raise CommandError(_OVERFLOW)
-    if record is None or record[0] == STRING:
-        s.ks.set_string(key, b"%d" % number)
-    else:
-        s.ks.store(key, record[: decode_head(record).body] + b"%d" % number)
+    s.ks.store(key, record[:body] + b"%d" % number)
     s.ks.changed(key, EVENT_STRING, b"incrby")
     return number
 

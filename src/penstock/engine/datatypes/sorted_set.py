@@ -22,7 +22,8 @@ Z2  No score is NaN; the caller sees to it. -0.0 is stored as 0.0.
 What the tree cannot do
 -----------------------
 * It keeps no counts, so ranks are found by walking: an index costs the distance to the
-  nearer end, ``rank`` likewise, ``count`` the rows it counts. All else is O(log n).
+  nearer end, ``rank`` likewise, counting the rows it counts. All else costs O(log n)
+  and what it answers.
 * Members of 450 bytes or more that agree in score and in their first 418 bytes are
   ordered by digest among themselves.
 

@@ -52,19 +52,19 @@ end
 
 ---------------------------------------------------------------------------------- errors
 
--- The first frame at or above `level` (as the caller counts) that is not ours, and the
--- name by which it called us. Tail calls have lost their frame and are passed over.
+-- The first frame from `level` on (1 is the caller of this function) that is not ours,
+-- the name by which it called us, and its level. Tail calls have lost their frame and
+-- are passed over.
 local function frame(level)
   local info, name
   repeat
     level = level + 1
-    local outer = getinfo(level, 'nSl')
     if info and info.what ~= 'tail' then
       name = info.name
     end
-    info = outer
+    info = getinfo(level, 'nSl')
   until not info or (info.source ~= LIBRARY and info.what ~= 'tail')
-  return info, name
+  return info, name, level - 1
 end
 kit.frame = frame
 
@@ -104,17 +104,20 @@ function kit.tidy(e)
   return e
 end
 
--- Every uncaught error becomes a table { err, source, line }.
+-- Every uncaught error becomes a table { err, source, line }, or { host } if it is an
+-- exception of the host.
 function kit.handler(e)
-  local info = getinfo(2, 'S')
-  -- The raising C function (level 2) is not to blame, its caller is.
-  info = frame((info and info.what == 'C') and 2 or 1)
-  if type(e) == 'string' and match(e, LIBRARY_POSITION) then
-    e = position(info) .. gsub(e, LIBRARY_POSITION, '', 1)
+  local info, _, level = frame(2)
+  if info and info.what == 'C' then
+    -- Not the function that raised it is to blame, its caller is.
+    info = frame(level + 1)
   end
   if type(e) == 'userdata' and e ~= state.null then
     state.aborted = true
     return { host = e }
+  end
+  if type(e) == 'string' and match(e, LIBRARY_POSITION) then
+    e = position(info) .. gsub(e, LIBRARY_POSITION, '', 1)
   end
   if type(e) ~= 'table' or behind[e] then
     e = { err = 'ERR ' .. tostring(e) }

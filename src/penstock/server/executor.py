@@ -1,0 +1,335 @@
+"""Runs what clients send, all commands of a tick as one batch.
+
+The event loop reads every ready socket, then one callback executes what arrived in one
+transaction and writes every reply: the group commit of the engine, and the least
+number of system calls.
+
+A script that takes long is moved to a thread (its batch is undone and done again
+there), so that the loop stays responsive. Others wait; after ``busy-reply-threshold``
+they are told BUSY, except for what ``busy`` allows.
+
+=========  ===========================  =================================================
+state      means                        leaves by
+=========  ===========================  =================================================
+idle       nothing to run               ``submit``: scheduled
+scheduled  a tick will run the batch    ``_tick``: idle, or ``_go_away``: away
+away       the thread runs a batch      ``_turn_busy``: busy; ``_come_back``: idle or
+                                        scheduled
+busy       away for long                ``_come_back``: idle or scheduled
+=========  ===========================  =================================================
+
+Rules:
+
+1. The engine is called by the loop unless it is away, then by the thread alone: the loop
+   would wait for the engine's lock.
+2. What the engine calls back (sinks, ``block_changed``, kills) may come from the thread.
+   Sinks only append; everything else goes through ``on_loop``.
+3. A session ends after the commands that it sent, never while they wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from penstock.engine import Engine, Session
+from penstock.engine.control import SlowScriptError
+from penstock.engine.duties import TICK_S
+from penstock.errors import CommandError, PenstockError
+from penstock.server.busy import answer_while_busy
+from penstock.server.connection import Connection
+
+log = logging.getLogger("penstock.server")
+
+Call = tuple[Session, list[bytes]]
+
+_LARGEST_BATCH: Final = 10_000
+#: Before trying again what a full disk, say, did not allow.
+_RETRY_S: Final = 1.0
+
+
+class Executor:
+    """The engine's only user in this process, on behalf of every connection."""
+
+    def __init__(self, engine: Engine, script_inline_limit_s: float, on_shutdown: Callable[[], None]) -> None:
+        self.engine = engine
+        #: by number of their session
+        self.connections: dict[int, Connection] = {}
+        #: connections with replies to write this tick
+        self.dirty: list[Connection] = []
+        self._script_inline_limit_s = script_inline_limit_s
+        self._shut_down = on_shutdown
+        self._loop = asyncio.get_running_loop()
+        self._batch: list[Call] = []
+        #: connections that go on when the batch is done
+        self._after_batch: list[Connection] = []
+        #: sessions whose clients are gone, to be ended when the batch is done
+        self._leaving: list[Session] = []
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._signal_fd: int | None = None
+        self._duty = self._loop.call_later(TICK_S, self._do_duties)
+        self._thread = ThreadPoolExecutor(1, "penstock-script")
+        #: the sessions whose commands the thread runs; None: it is idle
+        self._away: set[Session] | None = None
+        self._is_busy = False
+        self._busy_timer: asyncio.TimerHandle | None = None
+        #: connections that are not read while the engine is away
+        self._held: list[Connection] = []
+        engine.on_shutdown = lambda: self.on_loop(on_shutdown)
+
+    # ----------------------------------------------------------------- batches
+
+    def submit(self, session: Session, commands: list[list[bytes]]) -> None:
+        """Add a client's commands to the batch of this tick."""
+        if self._away is not None:
+            self._submit_while_away(session, commands)
+            return
+        batch = self._batch
+        if not batch:
+            self._loop.call_soon(self._tick)
+        for argv in commands:
+            batch.append((session, argv))
+
+    def _tick(self) -> None:
+        if self._away is None:
+            self._run_batch()
+
+    def _run_batch(self) -> None:
+        batch = self._batch
+        if len(batch) > _LARGEST_BATCH:
+            self._batch = batch[_LARGEST_BATCH:]
+            batch = batch[:_LARGEST_BATCH]
+            self._loop.call_soon(self._tick)
+        else:
+            self._batch = []
+        try:
+            self.engine.execute(batch, self._script_inline_limit_s)
+        except SlowScriptError:
+            self._go_away(batch)
+            return
+        except PenstockError as error:
+            self._refuse(batch, error)
+        self._settle()
+
+    def _settle(self) -> None:
+        """After everything that the engine did: write replies, let connections go on, end sessions."""
+        dirty, self.dirty = self.dirty, []
+        for connection in dirty:
+            connection.flush()
+        if self._after_batch and not self._batch:
+            waiting, self._after_batch = self._after_batch, []
+            for connection in waiting:
+                connection.batch_done()
+        if self._leaving and not self._batch:
+            leaving, self._leaving = self._leaving, []
+            for session in leaving:
+                self._end(session)
+        if self._signal_fd is None:
+            self._listen_to_signals()
+
+    def _refuse(self, batch: list[Call], error: BaseException) -> None:
+        """The engine could not even answer errors: each command gets this one."""
+        log.error("a batch of %d commands failed", len(batch), exc_info=error)
+        for session, _ in batch:
+            session.sink(CommandError(f"ERR {error}"))
+
+    def run_now(self) -> None:
+        """Answer what has arrived without waiting for the tick: somebody leaves."""
+        while self._batch and self._away is None:
+            self._run_batch()
+
+    def after_batch(self, connection: Connection) -> None:
+        """Call ``batch_done`` of the connection when everything handed over so far is answered."""
+        self._after_batch.append(connection)
+        if not self._batch and self._away is None:
+            self._loop.call_soon(self._tick)
+
+    def has_commands_of(self, session: Session) -> bool:
+        return any(owner is session for owner, _ in self._batch)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that arrived is answered."""
+        return not self._batch and not self._after_batch and self._away is None
+
+    def on_loop(self, action: Callable[[], None]) -> None:
+        """Do this now, or hand it to the loop if it is the thread that asks."""
+        if self._away is None:
+            action()
+        else:
+            self._loop.call_soon_threadsafe(action)
+
+    # ------------------------------------------------------------ slow scripts
+
+    def _go_away(self, batch: list[Call]) -> None:
+        self._away = {session for session, _ in batch}
+        if self._signal_fd is not None:
+            self._loop.remove_reader(self._signal_fd)
+            self._signal_fd = None
+        threshold_ms = self.engine.config.script_time_limit_ms
+        if threshold_ms > 0:
+            self._busy_timer = self._loop.call_later(threshold_ms / 1000, self._turn_busy)
+        future = self._loop.run_in_executor(self._thread, self.engine.execute, batch)
+        future.add_done_callback(lambda done: self._come_back(done, batch))
+
+    def _come_back(self, done: asyncio.Future[None], batch: list[Call]) -> None:
+        if self._busy_timer is not None:
+            self._busy_timer.cancel()
+        self._away = None
+        self._is_busy = False
+        error = done.exception()
+        if error is not None:
+            self._refuse(batch, error)
+        self._release(lambda _: True)
+        self._settle()
+        if self._batch:
+            self._loop.call_soon(self._tick)
+
+    def _submit_while_away(self, session: Session, commands: list[list[bytes]]) -> None:
+        connection = self.connections.get(session.number)
+        if connection is not None and self._is_refused(session):
+            for argv in commands:
+                self._answer_busy(connection, argv)
+            return
+        self._batch += [(session, argv) for argv in commands]
+        if connection is not None:
+            connection.hold(True)
+            self._held.append(connection)
+
+    def _is_refused(self, session: Session) -> bool:
+        """Whether the session is told that we are busy; who waits already is not told."""
+        return self._is_busy and session.blocked is None and session not in (self._away or ())
+
+    def _turn_busy(self) -> None:
+        """Those who wait behind the script are told so, from now on."""
+        self._is_busy = True
+        waiting, self._batch = self._batch, []
+        for session, argv in waiting:
+            connection = self.connections.get(session.number)
+            if connection is not None and self._is_refused(session):
+                self._answer_busy(connection, argv)
+            else:
+                self._batch.append((session, argv))
+        self._release(self._is_refused)
+        self._let_refused_go_on()
+
+    def _let_refused_go_on(self) -> None:
+        waiting, self._after_batch = self._after_batch, []
+        for connection in waiting:
+            if connection.session is not None and self._is_refused(connection.session):
+                connection.batch_done()
+            else:
+                self._after_batch.append(connection)
+
+    def _release(self, is_free: Callable[[Session], bool]) -> None:
+        held, self._held = self._held, []
+        for connection in held:
+            if connection.session is not None and is_free(connection.session):
+                connection.hold(False)
+            else:
+                self._held.append(connection)
+
+    def _answer_busy(self, connection: Connection, argv: list[bytes]) -> None:
+        answer_while_busy(self.engine, connection, argv, self._shut_down)
+
+    # --------------------------------------------------------- blocked clients
+
+    def block_changed(self, session: Session) -> None:
+        """A session blocked or was unblocked: set its timer, or go on with what it sent meanwhile."""
+        self.on_loop(lambda: self._after_block_change(session))
+
+    def _after_block_change(self, session: Session) -> None:
+        self._cancel_timer(session)
+        connection = self.connections.get(session.number)
+        if connection is None:
+            return
+        waiter = session.blocked
+        if waiter is not None:
+            if waiter.deadline_ms is not None:
+                self._set_timer(session, (waiter.deadline_ms - self.engine.clock.now_ms()) / 1000)
+        elif session.deferred:
+            if not self._batch and self._away is None:
+                self._loop.call_soon(self._tick)
+            # Before anything that it sent later and that waits already.
+            self._batch[:0] = [(session, argv) for argv in session.deferred]
+            session.deferred.clear()
+        connection.wait_for_batch()
+
+    def _set_timer(self, session: Session, delay_s: float) -> None:
+        self._timers[session.number] = self._loop.call_later(max(delay_s, 0), self._time_out, session)
+
+    def _cancel_timer(self, session: Session) -> None:
+        timer = self._timers.pop(session.number, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _time_out(self, session: Session) -> None:
+        del self._timers[session.number]
+        if self._away is not None:
+            self._set_timer(session, TICK_S)
+            return
+        try:
+            self.engine.time_out(session)
+        except PenstockError:
+            log.exception("could not end the wait of %r; it will be tried again", session)
+            self._set_timer(session, _RETRY_S)
+        self._settle()
+
+    # ----------------------------------------------------------------- leaving
+
+    def leave(self, session: Session) -> None:
+        """The client is gone. What it sent is still executed."""
+        self.connections.pop(session.number, None)
+        self._cancel_timer(session)
+        if self._away is not None or self.has_commands_of(session):
+            self._leaving.append(session)
+        else:
+            self._end(session)
+            self._settle()
+
+    def _end(self, session: Session) -> None:
+        try:
+            self.engine.end_session(session)
+        except PenstockError:
+            log.exception("could not remove what %r left; whoever meets it will", session)
+
+    def close(self) -> None:
+        """Stop everything. A script that still runs is killed and undone."""
+        self._duty.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._signal_fd is not None:
+            self._loop.remove_reader(self._signal_fd)
+        self._thread.shutdown(wait=True)
+
+    # ------------------------------------------------------------------ duties
+
+    def _listen_to_signals(self) -> None:
+        fd = self.engine.signal_fd()
+        if fd is not None and self._away is None:
+            self._signal_fd = fd
+            self._loop.add_reader(fd, self._on_signal)
+
+    def _on_signal(self) -> None:
+        try:
+            self.engine.collect()
+        except PenstockError:
+            log.exception("could not collect what other processes sent; it will be tried again")
+        self._settle()
+
+    def _do_duties(self) -> None:
+        more = False
+        if self._away is None:
+            try:
+                more = self.engine.duties.tick()
+            except Exception:  # noqa: BLE001  (a fault in one duty must not end them all)
+                log.exception("background duties failed; they will be tried again")
+            self._settle()
+        self._duty = self._loop.call_later(TICK_S / 10 if more else TICK_S, self._do_duties)
+
+    def __repr__(self) -> str:
+        state = "busy" if self._is_busy else "away" if self._away is not None else "on the loop"
+        return f"<Executor {state} {len(self._batch)} commands, {len(self.connections)} connections>"
