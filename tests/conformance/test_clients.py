@@ -111,7 +111,7 @@ def test_bad_lists(db):
     assert db.error("CLIENT", "LIST", "TYPE", "strange") == "ERR Unknown client type 'strange'"
     assert db.error("CLIENT", "LIST", "ID") == SYNTAX
     assert db.error("CLIENT", "LIST", "STRANGE") == SYNTAX
-    assert db.error("CLIENT", "LIST", "ID", "x") == "ERR Invalid client ID"
+    assert db.error("CLIENT", "LIST", "ID", "x") == (SYNTAX if db.kind == "valkey" else "ERR Invalid client ID")
 
 
 def test_errors_of_the_container(db):
@@ -183,6 +183,8 @@ def test_a_client_spares_itself_unless_told(db):
 
 def test_a_client_can_kill_itself_in_a_transaction(db):
     needs_socket(db)
+    if db.kind != "server":
+        pytest.skip("Redis cuts off the reply")
     client = db.client()
     number = client.do("CLIENT", "ID")
     client.do("MULTI")
@@ -195,7 +197,7 @@ def test_a_client_can_kill_itself_in_a_transaction(db):
 def test_bad_kills(db):
     cases = {
         ("ID", "0"): "ERR client-id should be greater than 0",
-        ("ID", "x"): "ERR client-id should be greater than 0",
+        ("ID", "-1"): "ERR client-id should be greater than 0",
         ("TYPE", "strange"): "ERR Unknown client type 'strange'",
         ("USER", "nobody"): "ERR No such user 'nobody'",
         ("SKIPME", "maybe"): SYNTAX,

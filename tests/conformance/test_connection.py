@@ -68,7 +68,8 @@ def test_select(db):
 
 
 def test_cluster_modes(db):
-    for command in ("READONLY", "READWRITE", "ASKING"):
+    # A single Valkey takes the first two and ignores them.
+    for command in ("ASKING",) if db.kind == "valkey" else ("READONLY", "READWRITE", "ASKING"):
         assert db.error(command) == NO_CLUSTER
 
 
@@ -85,8 +86,8 @@ def test_hello_tells_who_answers(db):
     assert facts[b"proto"] == db.resp
     assert facts[b"id"] == db.do("CLIENT", "ID")
     assert facts[b"role"] == b"master"
-    assert facts[b"modules"] == []
     if db.kind != "valkey":
+        assert facts[b"modules"] == []
         assert facts[b"server"] == b"redis"
         assert facts[b"version"] == b"7.0.15"
         assert facts[b"mode"] == b"standalone"
@@ -118,8 +119,9 @@ def test_hello_refuses(db):
         ("3", "AUTH", "default"): "ERR Syntax error in HELLO option 'AUTH'",
         ("3", "SETNAME"): "ERR Syntax error in HELLO option 'SETNAME'",
         ("3", "AUTH", "nobody", "x"): WRONGPASS,
-        ("3", "AUTH", "nobody", "x", "NOSUCH"): WRONGPASS,
     }
+    if db.kind != "valkey":
+        cases["3", "AUTH", "nobody", "x", "NOSUCH"] = WRONGPASS
     for words, error in cases.items():
         assert db.error("HELLO", *words) == error
     assert greeting(db)[b"proto"] == db.resp
@@ -161,8 +163,9 @@ def test_a_password_is_asked_for(guarded):
     newcomer = guarded.client(2)
     for words in (("PING",), ("GET", "k"), ("MULTI",), ("CLIENT", "ID"), ("SUBSCRIBE", "c")):
         assert newcomer.error(*words) == NOAUTH
-    assert newcomer.error("NOSUCH") == "ERR unknown command 'NOSUCH', with args beginning with: "
-    assert newcomer.error("GET") == "ERR wrong number of arguments for 'get' command"
+    if guarded.kind != "valkey":
+        assert newcomer.error("NOSUCH") == "ERR unknown command 'NOSUCH', with args beginning with: "
+        assert newcomer.error("GET") == "ERR wrong number of arguments for 'get' command"
     assert newcomer.error("HELLO", "3").startswith("NOAUTH HELLO must be called with the client already")
     for words in (("Secret",), ("default", ""), ("nobody", "secret")):
         assert newcomer.error("AUTH", *words) == WRONGPASS

@@ -1,4 +1,7 @@
-"""Entry point of the ``penstock`` command: finds the group, shows errors as one sentence."""
+"""Entry point of the ``penstock`` command: finds the group, shows errors as one sentence.
+
+Exit status: 0 done (a server stopped by Ctrl-C is), 1 it did not work, 2 not understood.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,10 @@ from penstock.errors import PenstockError
 _EPILOG = """\
 examples:
   penstock serve ./shop.pen                     a store in ./shop.pen, on 127.0.0.1:6380
-  penstock serve ./shop.pen --port 7000 --durability relaxed
+  penstock serve ./shop.pen --port 7000         the same, on another port
   redis-cli -p 6380 set greeting hello          any Redis client works against it
+
+`penstock COMMAND --help` tells more about a command.
 """
 
 
@@ -22,12 +27,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; answers the exit status."""
     parser = argparse.ArgumentParser(
         prog="penstock",
-        description="Durable streams, channels and transaction pipelines; embedded like SQLite, speaking Redis.",
+        description="Durable streams, channels and transactions; embedded like SQLite, speaking Redis.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"penstock {__version__}")
-    groups = parser.add_subparsers(dest="group", metavar="COMMAND", required=True)
+    groups = parser.add_subparsers(title="commands", dest="group", metavar="COMMAND", required=True)
     serve.add_arguments(groups)
     arguments = parser.parse_args(argv)
     try:
@@ -35,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        pass  # before the server listened to signals
     return 0
 
 

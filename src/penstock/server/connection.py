@@ -74,6 +74,7 @@ class Connection(asyncio.Protocol):
         "_slice",
         "_write_full",
         "closing",
+        "is_blocked",
         "session",
         "transport",
     )
@@ -95,6 +96,8 @@ class Connection(asyncio.Protocol):
         self._guarded = False
         self._write_full = False
         self._held = False
+        #: set by the executor, since a session may change in another thread before it is official
+        self.is_blocked = False
         #: nothing more is accepted from the client; the next flush closes
         self.closing = False
         self.session: Session | None = None
@@ -162,7 +165,7 @@ class Connection(asyncio.Protocol):
         session, self.transport = self.session, None
         if session is not None:
             session.sink = _discard
-            if self._backlog and not self.closing and session.blocked is None:
+            if self._backlog and not self.closing and not self.is_blocked:
                 # It sent all of these and went away in good faith; they count.
                 self._executor.submit(session, self._backlog)
             self._executor.leave(session)
@@ -175,7 +178,7 @@ class Connection(asyncio.Protocol):
     def _submit_carefully(self, session: Session, commands: list[list[bytes]]) -> None:
         """Hand over no more than a slice, and nothing for a blocked session."""
         self._backlog += commands
-        if session.blocked is not None:
+        if self.is_blocked:
             self._ahead_bytes += sum(sum(map(len, argv)) + _COMMAND_BYTES for argv in commands)
             if self._ahead_bytes > self._server.settings.ahead_limit_bytes:
                 log.warning("closing %r: it is blocked and has sent too much ahead", session)
@@ -199,16 +202,16 @@ class Connection(asyncio.Protocol):
     def batch_done(self) -> None:
         """What ``wait_for_batch`` waited for: everything handed over is answered, or blocked."""
         self._pending = False
-        if self._write_full:
-            self._slice = max(self._slice // 4, 1)
-        else:
-            self._slice = min(self._slice * 2, _LARGEST_SLICE)
+        if self._backlog:
+            self._slice = (
+                max(self._slice // 4, 1) if self._write_full else min(self._slice * 2, _LARGEST_SLICE)
+            )
         self._go_on()
 
     def _go_on(self) -> None:
         """Continue with what was read, if the table above allows it now."""
         session, reader = self.session, self._reader
-        if session is None or self.closing or self._pending or self._write_full or session.blocked is not None:
+        if session is None or self.closing or self._pending or self._write_full or self.is_blocked:
             pass
         elif self._backlog:
             self._ahead_bytes = 0
@@ -229,7 +232,7 @@ class Connection(asyncio.Protocol):
         if transport is None or session is None or self.closing:
             return
         has_enough = bool(self._backlog) or reader.held or reader.error is not None
-        if self._write_full or self._held or (has_enough and session.blocked is None):
+        if self._write_full or self._held or (has_enough and not self.is_blocked):
             transport.pause_reading()
         else:
             transport.resume_reading()
@@ -318,6 +321,10 @@ class Connection(asyncio.Protocol):
         if self.transport is not None:
             self.transport.write(last_words)
             self.transport.close()
+
+    def close(self) -> None:
+        """Close once the client has read what was written."""
+        self._close_with(b"")
 
     def abort(self) -> None:
         """Drop the connection now, unread replies included."""

@@ -94,8 +94,12 @@ class Executor:
             batch.append((session, argv))
 
     def _tick(self) -> None:
-        if self._away is None:
+        if self._away is not None:
+            self._let_refused_go_on()
+        elif self._batch:
             self._run_batch()
+        else:
+            self._settle()
 
     def _run_batch(self) -> None:
         batch = self._batch
@@ -144,11 +148,16 @@ class Executor:
     def after_batch(self, connection: Connection) -> None:
         """Call ``batch_done`` of the connection when everything handed over so far is answered."""
         self._after_batch.append(connection)
-        if not self._batch and self._away is None:
+        if not self._batch or self._is_busy:
             self._loop.call_soon(self._tick)
 
     def has_commands_of(self, session: Session) -> bool:
         return any(owner is session for owner, _ in self._batch)
+
+    @property
+    def is_away(self) -> bool:
+        """Whether a slow script keeps the engine."""
+        return self._away is not None
 
     @property
     def is_idle(self) -> bool:
@@ -190,7 +199,7 @@ class Executor:
 
     def _submit_while_away(self, session: Session, commands: list[list[bytes]]) -> None:
         connection = self.connections.get(session.number)
-        if connection is not None and self._is_refused(session):
+        if connection is not None and self._is_refused(connection):
             for argv in commands:
                 self._answer_busy(connection, argv)
             return
@@ -199,9 +208,9 @@ class Executor:
             connection.hold(True)
             self._held.append(connection)
 
-    def _is_refused(self, session: Session) -> bool:
-        """Whether the session is told that we are busy; who waits already is not told."""
-        return self._is_busy and session.blocked is None and session not in (self._away or ())
+    def _is_refused(self, connection: Connection) -> bool:
+        """Whether the client is told that we are busy; who waits for an answer already is not."""
+        return self._is_busy and not connection.is_blocked and connection.session not in (self._away or ())
 
     def _turn_busy(self) -> None:
         """Those who wait behind the script are told so, from now on."""
@@ -209,7 +218,7 @@ class Executor:
         waiting, self._batch = self._batch, []
         for session, argv in waiting:
             connection = self.connections.get(session.number)
-            if connection is not None and self._is_refused(session):
+            if connection is not None and self._is_refused(connection):
                 self._answer_busy(connection, argv)
             else:
                 self._batch.append((session, argv))
@@ -219,15 +228,15 @@ class Executor:
     def _let_refused_go_on(self) -> None:
         waiting, self._after_batch = self._after_batch, []
         for connection in waiting:
-            if connection.session is not None and self._is_refused(connection.session):
+            if self._is_refused(connection):
                 connection.batch_done()
             else:
                 self._after_batch.append(connection)
 
-    def _release(self, is_free: Callable[[Session], bool]) -> None:
+    def _release(self, is_free: Callable[[Connection], bool]) -> None:
         held, self._held = self._held, []
         for connection in held:
-            if connection.session is not None and is_free(connection.session):
+            if is_free(connection):
                 connection.hold(False)
             else:
                 self._held.append(connection)
@@ -247,6 +256,7 @@ class Executor:
         if connection is None:
             return
         waiter = session.blocked
+        connection.is_blocked = waiter is not None
         if waiter is not None:
             if waiter.deadline_ms is not None:
                 self._set_timer(session, (waiter.deadline_ms - self.engine.clock.now_ms()) / 1000)
@@ -297,7 +307,7 @@ class Executor:
             log.exception("could not remove what %r left; whoever meets it will", session)
 
     def close(self) -> None:
-        """Stop everything. A script that still runs is killed and undone."""
+        """Stop everything; the engine must not be away."""
         self._duty.cancel()
         for timer in self._timers.values():
             timer.cancel()
@@ -325,7 +335,7 @@ class Executor:
         if self._away is None:
             try:
                 more = self.engine.duties.tick()
-            except Exception:  # noqa: BLE001  (a fault in one duty must not end them all)
+            except Exception:  # a fault in one duty must not end them all
                 log.exception("background duties failed; they will be tried again")
             self._settle()
         self._duty = self._loop.call_later(TICK_S / 10 if more else TICK_S, self._do_duties)

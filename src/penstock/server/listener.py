@@ -1,42 +1,29 @@
-"""Accepts clients and runs what they send, all commands of a tick as one batch.
+"""A server: listens, decides who may come in, stops gracefully.
 
-The event loop reads every ready socket, then one callback executes what arrived in one
-transaction and writes every reply: the group commit of the engine, and the least
-number of system calls.
-
-A script that takes long is moved to a thread (its batch is undone and done again
-there), so that the loop stays responsive: other commands wait, and after
-``busy_reply_after_s`` they are told BUSY. SCRIPT KILL and SHUTDOWN NOSAVE still work.
-
-States of the executor::
-
-    idle ──submit──▶ scheduled ──tick──▶ idle          the batch ran on the loop
-                         └──SlowScript──▶ away ──done──▶ idle or scheduled
+What clients send is the business of ``connection`` and ``executor``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from concurrent.futures import ThreadPoolExecutor
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from penstock.engine import Engine, Session
-from penstock.engine.duties import TICK_S
-from penstock.engine.control import SlowScriptError
-from penstock.errors import CommandError, ConfigError, PenstockError
+from penstock.engine import Engine
+from penstock.errors import ConfigError
+from penstock.server import sockets
 from penstock.server.connection import Connection
-from penstock.server.settings import ServerSettings
+from penstock.server.executor import Executor
+from penstock.server.settings import ServerSettings, is_loopback
 
-log = logging.getLogger("penstock.server")
-
-Call = tuple[Session, list[bytes]]
-
-_BUSY: Final = CommandError(
-    "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+_TOO_MANY: Final = "ERR max number of clients reached"
+_PROTECTED: Final = (
+    "DENIED this server is in protected mode and has no password, so it serves its own machine only;"
+    " set requirepass, or start it with --protected-mode no if the network is trusted"
 )
-_MAX_BATCH: Final = 10_000
+_POLL_S: Final = 0.005
 
 
 class Server:
@@ -44,57 +31,48 @@ class Server:
 
     def __init__(self, engine: Engine, settings: ServerSettings) -> None:
         settings.check()
-        self.engine = engine
         self.settings = settings
-        #: connections with replies to write this tick
-        self.dirty: list[Connection] = []
-        self._connections: set[Connection] = set()
-        self._batch: list[Call] = []
-        self._scheduled = False
-        self._away: set[Session] | None = None
-        self._timers: dict[int, asyncio.TimerHandle] = {}
-        self._signal_fd: int | None = None
+        self.executor = Executor(engine, settings.script_inline_limit_s, self.request_stop)
+        self._engine = engine
         self._listeners: list[asyncio.Server] = []
+        self._unix_identity: tuple[int, int] | None = None
         self._stopped = asyncio.Event()
         self._stopping = False
-        self._duty: asyncio.TimerHandle | None = None
-        self._thread = ThreadPoolExecutor(1, "penstock-script")
-        self._loop = asyncio.get_running_loop()
         engine.config.requirepass = settings.password or ""
         engine.config.max_clients = settings.max_clients
-        engine.on_shutdown = self.request_stop
+        engine.config.max_bulk_bytes = settings.max_bulk_bytes
 
     # --------------------------------------------------------------- lifecycle
 
     async def start(self) -> None:
-        settings = self.settings
-        if settings.port is not None:
-            try:
-                server = await self._loop.create_server(
-                    lambda: Connection(self),
-                    settings.host,
-                    settings.port,
-                    ssl=settings.ssl_context(),
-                    backlog=1024,
-                )
-            except OSError as error:
-                raise ConfigError(
-                    f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error};"
-                    " choose another port or stop what uses it"
-                ) from error
-            self._listeners.append(server)
-            self.engine.config.port = self.port
-        if settings.unix_socket is not None:
-            self._listeners.append(await self._listen_unix(settings.unix_socket))
-        self._duty = self._loop.call_later(TICK_S, self._do_duties)
-
-    async def _listen_unix(self, path: Path) -> asyncio.Server:
+        """Listen. Raises :class:`ConfigError` if that is not possible; nothing stays open then."""
         try:
-            server = await self._loop.create_unix_server(lambda: Connection(self), str(path), backlog=1024)
+            if self.settings.port is not None:
+                await self._listen_tcp(self.settings.host, self.settings.port)
+                self._engine.config.port = self.port
+            if self.settings.unix_socket is not None:
+                await self._listen_unix(self.settings.unix_socket)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _listen_tcp(self, host: str, port: int) -> None:
+        context = self.settings.ssl_context()
+        try:
+            server = await asyncio.get_running_loop().create_server(
+                lambda: Connection(self), host, port, ssl=context, backlog=sockets.BACKLOG
+            )
         except OSError as error:
-            raise ConfigError(f"cannot listen on unix socket {path}: {error.strerror or error}") from error
-        path.chmod(0o700)
-        return server
+            raise sockets.explain_tcp(host, port, error) from error
+        self._listeners.append(server)
+
+    async def _listen_unix(self, path: Path) -> None:
+        unix = sockets.open_unix_socket(path)
+        self._unix_identity = sockets.identity(path)
+        server = await asyncio.get_running_loop().create_unix_server(
+            lambda: Connection(self), sock=unix, backlog=sockets.BACKLOG
+        )
+        self._listeners.append(server)
 
     @property
     def port(self) -> int:
@@ -107,7 +85,7 @@ class Server:
         raise ConfigError("the server has no TCP port")
 
     def request_stop(self) -> None:
-        """Ask for a graceful stop; safe to call from a signal handler."""
+        """Ask for a graceful stop. For the event loop's thread."""
         self._stopped.set()
 
     async def serve_until_stopped(self) -> None:
@@ -122,216 +100,61 @@ class Server:
         self._stopped.set()
         for server in self._listeners:
             server.close()
-        if self._duty is not None:
-            self._duty.cancel()
-        deadline = self._loop.time() + self.settings.shutdown_timeout_s
-        while (self._batch or self._away is not None) and self._loop.time() < deadline:
-            await asyncio.sleep(0.005)
-        if self._away is not None:
-            self.engine.scripts.kill()
-        for connection in list(self._connections):
-            connection.closing = True
-            connection.flush()
-        while self._connections and self._loop.time() < deadline:
-            await asyncio.sleep(0.005)
-        for connection in list(self._connections):
+        self._remove_unix_socket()
+        deadline_s = asyncio.get_running_loop().time() + self.settings.shutdown_timeout_s
+        # One round to read what lies in the sockets already, then until all of it is answered.
+        await asyncio.sleep(_POLL_S)
+        await self._wait_until_idle(deadline_s)
+        await self._close_connections(deadline_s)
+        self.executor.close()
+
+    async def _wait_until_idle(self, deadline_s: float) -> None:
+        executor = self.executor
+        await _poll(lambda: executor.is_idle, deadline_s)
+        while executor.is_away:
+            # Again and again: it may be between two scripts, or just about to start one.
+            self._engine.scripts.kill()
+            await asyncio.sleep(_POLL_S)
+
+    async def _close_connections(self, deadline_s: float) -> None:
+        connections = self.executor.connections
+        for connection in list(connections.values()):
+            connection.close()
+        await _poll(lambda: not connections, deadline_s)
+        for connection in list(connections.values()):
             connection.abort()
-        for timer in self._timers.values():
-            timer.cancel()
-        if self._signal_fd is not None:
-            self._loop.remove_reader(self._signal_fd)
-        self._thread.shutdown(wait=True)
-        if self.settings.unix_socket is not None:
-            self.settings.unix_socket.unlink(missing_ok=True)
+        await _poll(lambda: not connections, math.inf)
 
-    # ------------------------------------------------------------- connections
+    def _remove_unix_socket(self) -> None:
+        path = self.settings.unix_socket
+        # Not one by which another server replaced ours.
+        if (
+            path is not None
+            and self._unix_identity is not None
+            and sockets.identity(path) == self._unix_identity
+        ):
+            path.unlink(missing_ok=True)
 
-    def admit(self, connection: Connection) -> bool:
-        if len(self._connections) >= self.engine.config.max_clients or self._stopping:
-            self.engine.statistics.sessions_rejected += 1
-            return False
-        self._connections.add(connection)
-        return True
+    # ------------------------------------------------------------------- doors
 
-    def forget(self, connection: Connection) -> None:
-        self._connections.discard(connection)
-        session = connection.session
-        if session is None:
-            return
-        self._cancel_timer(session)
-        if self._away is None:
-            self._end_session(session)
-        else:
-            # The engine is busy in another thread; its rows go with the next batch.
-            self._loop.call_later(TICK_S, self.forget, connection)
-
-    def _end_session(self, session: Session) -> None:
-        try:
-            self.engine.end_session(session)
-        except PenstockError:
-            log.exception("could not clean up after %r; the next sweep will", session)
-        self._flush_dirty()
-
-    def run_now(self) -> None:
-        """Answer what has arrived before the end of the tick; a connection needs it to go on or to close."""
-        if self._away is None:
-            self._run_batch()
-
-    # ----------------------------------------------------------------- batches
-
-    def submit(self, session: Session, commands: list[list[bytes]]) -> None:
-        """Add a client's commands to the batch of this tick."""
-        if self._away is not None and self._is_busy and session not in self._away:
-            self._answer_busy(session, commands)
-            return
-        batch = self._batch
-        for argv in commands:
-            batch.append((session, argv))
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._tick)
-
-    def _tick(self) -> None:
-        self._scheduled = False
-        if self._away is None:
-            self._run_batch()
-
-    def _run_batch(self) -> None:
-        batch = self._batch
-        if not batch:
-            return
-        if len(batch) > _MAX_BATCH:
-            self._batch = batch[_MAX_BATCH:]
-            batch = batch[:_MAX_BATCH]
-            self._schedule()
-        else:
-            self._batch = []
-        try:
-            self.engine.execute(batch, self.settings.script_inline_limit_s)
-        except SlowScriptError:
-            self._run_elsewhere(batch)
-            return
-        except PenstockError as error:
-            log.exception("a batch of %d commands failed", len(batch))
-            for session, _ in batch:
-                session.sink(CommandError(f"ERR {error}"))
-        self._flush_dirty()
-        if self._signal_fd is None and self.engine.mailboxes.endpoint is not None:
-            self._signal_fd = self.engine.mailboxes.endpoint.fileno()
-            self._loop.add_reader(self._signal_fd, self._on_signal)
-
-    def _schedule(self) -> None:
-        if self._batch and not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._tick)
-
-    def _flush_dirty(self) -> None:
-        dirty, self.dirty = self.dirty, []
-        for connection in dirty:
-            connection.flush()
-
-    # ------------------------------------------------------------ slow scripts
-
-    def _run_elsewhere(self, batch: list[Call]) -> None:
-        self._away = {session for session, _ in batch}
-        self._is_busy = False
-        self._busy_timer = self._loop.call_later(self.settings.busy_reply_after_s, self._turn_busy)
-        future = self._loop.run_in_executor(self._thread, self.engine.execute, batch)
-        future.add_done_callback(lambda done: self._come_back(done, batch))
-
-    def _come_back(self, done: asyncio.Future[None], batch: list[Call]) -> None:
-        self._busy_timer.cancel()
-        self._away = None
-        error = done.exception()
-        if error is not None:
-            log.error("a batch of %d commands failed: %s", len(batch), error)
-            for session, _ in batch:
-                session.sink(CommandError(f"ERR {error}"))
-        self._flush_dirty()
-        self._schedule()
-
-    _is_busy = False
-    _busy_timer: asyncio.TimerHandle
-
-    def _turn_busy(self) -> None:
-        """Those who wait behind the script are told so, from now on."""
-        self._is_busy = True
-        waiting, self._batch = self._batch, []
-        assert self._away is not None
-        for session, argv in waiting:
-            if session in self._away:
-                self._batch.append((session, argv))
-            else:
-                self._answer_busy(session, [argv])
-
-    def _answer_busy(self, session: Session, commands: list[list[bytes]]) -> None:
-        for argv in commands:
-            words = [word.upper() for word in argv[:2]]
-            if words == [b"SCRIPT", b"KILL"]:
-                reply = self.engine.scripts.kill_running()
-            elif words == [b"SHUTDOWN", b"NOSAVE"]:
-                self.engine.scripts.kill()
-                self.request_stop()
-                continue
-            else:
-                reply = _BUSY
-            session.sink(reply)
-        self._flush_dirty()
-
-    # --------------------------------------------------------- blocked clients
-
-    def block_changed(self, session: Session) -> None:
-        """A session blocked or was unblocked: set its timer, or go on with what it sent meanwhile."""
-        self._loop.call_soon_threadsafe(self._after_block_change, session)
-
-    def _after_block_change(self, session: Session) -> None:
-        waiter = session.blocked
-        self._cancel_timer(session)
-        if waiter is not None:
-            if waiter.deadline_ms is not None:
-                left_s = (waiter.deadline_ms - self.engine.clock.now_ms()) / 1000
-                self._timers[session.number] = self._loop.call_later(max(left_s, 0), self._time_out, session)
-        elif session.deferred and not session.closed:
-            commands = list(session.deferred)
-            session.deferred.clear()
-            self.submit(session, commands)
-
-    def _time_out(self, session: Session) -> None:
-        self._timers.pop(session.number, None)
-        if self._away is not None:
-            self._timers[session.number] = self._loop.call_later(TICK_S, self._time_out, session)
-            return
-        if not session.closed:
-            self.engine.time_out(session)
-            self._flush_dirty()
-
-    def _cancel_timer(self, session: Session) -> None:
-        timer = self._timers.pop(session.number, None)
-        if timer is not None:
-            timer.cancel()
-
-    # ------------------------------------------------------------------ duties
-
-    def _on_signal(self) -> None:
-        if self._away is None:
-            self.engine.collect()
-            self._flush_dirty()
-        else:
-            # The engine is busy; the byte stays in the FIFO, so look away for a moment.
-            assert self._signal_fd is not None
-            self._loop.remove_reader(self._signal_fd)
-            self._loop.call_later(TICK_S, self._loop.add_reader, self._signal_fd, self._on_signal)
-
-    def _do_duties(self) -> None:
-        more = False
-        if self._away is None:
-            try:
-                more = self.engine.duties.tick()
-            except PenstockError:
-                log.exception("background duties failed; they will be tried again")
-            self._flush_dirty()
-        self._duty = self._loop.call_later(TICK_S / 10 if more else TICK_S, self._do_duties)
+    def refusal(self, peer: object) -> str | None:
+        """Why a newcomer is sent away, as an error line; None if it may stay."""
+        config = self._engine.config
+        is_stranger = isinstance(peer, tuple) and not is_loopback(peer[0])
+        if is_stranger and self.settings.protected and not config.requirepass:
+            return _PROTECTED
+        if len(self.executor.connections) >= config.max_clients:
+            self._engine.statistics.sessions_rejected += 1
+            return _TOO_MANY
+        return None
 
     def __repr__(self) -> str:
-        state = "stopping" if self._stopping else "away" if self._away is not None else "serving"
-        return f"<Server {self.settings.host}:{self.settings.port} {state} {len(self._connections)} clients>"
+        state = "stopping" if self._stopping else "serving"
+        return f"<Server {self.settings.host}:{self.settings.port} {state} {self.executor!r}>"
+
+
+async def _poll(is_done: Callable[[], bool], deadline_s: float) -> None:
+    """Polling, since it is done twice in the life of a server and spares the usual path an event."""
+    loop = asyncio.get_running_loop()
+    while not is_done() and loop.time() < deadline_s:  # noqa: ASYNC110
+        await asyncio.sleep(_POLL_S)

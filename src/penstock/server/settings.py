@@ -69,7 +69,7 @@ class ServerSettings:
             context.load_cert_chain(self.tls_certificate, self.tls_key, password="")
         except OSError as error:
             raise ConfigError(
-                f"the TLS certificate {self.tls_certificate} cannot be used with the key {self.tls_key}: {error}"
+                f"the certificate {self.tls_certificate} cannot be used with the key {self.tls_key}: {error}"
             ) from error
         return context
 
@@ -79,6 +79,8 @@ def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    # A listener on :: sees clients of IPv4 as ::ffff:127.0.0.1.
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback

@@ -7,8 +7,11 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 from penstock.errors import PenstockError
 
@@ -16,16 +19,28 @@ _READY = re.compile(rb" on [^ ]+:(\d+) ")
 
 
 class PenstockServer:
-    """``penstock serve`` on a free port. A context manager; leaves the directory alone."""
+    """``penstock serve`` on a free port. A context manager; leaves the directory alone.
 
-    def __init__(self, directory: Path, *options: str, durability: str = "always") -> None:
+    ``options`` go to the command line, ``environment`` adds to ours. A stopped or killed
+    server can be started again.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *options: str,
+        durability: str = "always",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.directory = directory
         self.port = 0
         self._command = [
             sys.executable, "-m", "penstock.cli.main", "serve", str(directory),
             "--port", "0", "--durability", durability, *options,
         ]  # fmt: skip
+        self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
+        self._log: BinaryIO | None = None
 
     @property
     def url(self) -> str:
@@ -37,17 +52,27 @@ class PenstockServer:
             raise PenstockError("the server was not started; use it as a context manager or call start()")
         return self._process
 
+    @property
+    def log(self) -> str:
+        """What the server has written to stderr so far; of its last run, if it was started again."""
+        if self._log is None:
+            return ""
+        # By position: the process writes through the same open file.
+        return os.pread(self._log.fileno(), 1 << 24, 0).decode(errors="replace")
+
     def start(self) -> PenstockServer:
         """Start and wait until it listens."""
+        self._close_files()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the process)
         self._process = subprocess.Popen(
-            self._command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+            self._command, stdout=subprocess.PIPE, stderr=self._log, env=self._environment
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         found = _READY.search(line)
         if found is None:
             self.kill()
-            said = line.decode(errors="replace") or "see its stderr"
+            said = (line.decode(errors="replace") + self.log).strip() or "it said nothing"
             raise PenstockError(f"the server did not start: {said}")
         self.port = int(found[1])
         return self
@@ -70,8 +95,14 @@ class PenstockServer:
         self._close_pipe()
 
     def _close_pipe(self) -> None:
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _close_files(self) -> None:
+        self._close_pipe()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
 
     def __enter__(self) -> PenstockServer:
         return self.start()
@@ -81,8 +112,7 @@ class PenstockServer:
     ) -> None:
         if self.process.poll() is None:
             self.stop()
-        else:
-            self._close_pipe()
+        self._close_files()
 
     def __repr__(self) -> str:
         state = "new" if self._process is None else "running" if self._process.poll() is None else "ended"

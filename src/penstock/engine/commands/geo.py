@@ -147,8 +147,9 @@ def geopos(s: Session, argv: Argv) -> Reply:
 
 
 def _coordinates(s: Session, place: tuple[float, float]) -> list[Reply]:
-    """Doubles in RESP3; RESP2 has more digits than a double is printed with elsewhere."""
-    return list(place) if s.protocol == 3 else [geohash.format_coordinate(degrees) for degrees in place]
+    """Doubles in RESP3, cut to the 17 decimals that RESP2 prints; that costs places near 0 a few digits."""
+    texts = [geohash.format_coordinate(degrees) for degrees in place]
+    return [float(text) for text in texts] if s.protocol == 3 else list(texts)
 
 
 # ---------------------------------------------------------------------------- searches

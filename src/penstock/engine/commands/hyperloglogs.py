@@ -17,6 +17,20 @@ def _load(s: Session, key: bytes) -> bytes | None:
     return value
 
 
+def _load_all(s: Session, keys: list[bytes]) -> list[bytes]:
+    """The values of the keys that exist. The first key that is no HyperLogLog, or a corrupt one, is refused."""
+    values: list[bytes] = []
+    for key in keys:
+        try:
+            value = _load(s, key)
+        except CommandError:
+            hyperloglog.check(values)
+            raise
+        if value is not None:
+            values.append(value)
+    return values
+
+
 @command("PFADD")
 def pfadd(s: Session, argv: Argv) -> Reply:
     key = argv[1]
@@ -31,7 +45,7 @@ def pfadd(s: Session, argv: Argv) -> Reply:
 
 @command("PFCOUNT")
 def pfcount(s: Session, argv: Argv) -> Reply:
-    values = [value for key in argv[1:] if (value := _load(s, key)) is not None]
+    values = _load_all(s, argv[1:])
     if not values:
         return 0
     count = hyperloglog.count(values)
@@ -44,7 +58,7 @@ def pfcount(s: Session, argv: Argv) -> Reply:
 
 @command("PFMERGE")
 def pfmerge(s: Session, argv: Argv) -> Reply:
-    values = [value for key in argv[1:] if (value := _load(s, key)) is not None]
+    values = _load_all(s, argv[1:])
     if not s.ks.exists(argv[1]):
         values.insert(0, hyperloglog.create())
     s.ks.update_string(argv[1], hyperloglog.merge(values))

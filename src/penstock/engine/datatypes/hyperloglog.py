@@ -83,6 +83,12 @@ def is_valid(value: bytes) -> bool:
     return len(value) == _DENSE_BYTES if value[4] == _DENSE else value[4] == _SPARSE
 
 
+def check(values: Iterable[bytes]) -> None:
+    """Refuse values whose body cannot be read."""
+    for value in values:
+        _registers(value)
+
+
 def add(value: bytes, elements: Iterable[bytes]) -> tuple[bytes, bool]:
     """The value with these elements in it, and whether any register changed."""
     body = _open(value)

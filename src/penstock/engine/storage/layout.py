@@ -78,7 +78,9 @@ U64: Final = struct.Struct(">Q")
 U32: Final = struct.Struct(">I")
 _DOUBLE: Final = struct.Struct(">d")
 _SIGN: Final = 1 << 63
-_MASK64: Final = (1 << 64) - 1
+#: for bytes.translate: every bit turned around
+_INVERTED: Final = bytes(range(255, -1, -1))
+_ZERO_SCORE: Final = b"\x80" + bytes(7)
 
 hash64 = xxh3_64_digest
 
@@ -154,15 +156,20 @@ def unwrap_long(stored: bytes) -> tuple[bytes, bytes]:
 
 
 def encode_score(score: float) -> bytes:
-    """Eight bytes that sort as the numbers do; -0.0 and 0.0 are one position."""
-    bits = int.from_bytes(_DOUBLE.pack(score + 0.0), "big")
-    return (bits ^ _MASK64 if bits & _SIGN else bits ^ _SIGN).to_bytes(8, "big")
+    """Eight bytes that sort as the numbers do; -0.0 and 0.0 are one position.
+
+    The bits of a positive double sort once its sign bit is flipped, which is the double of
+    the other sign; those of a negative one once all are inverted.
+    """
+    if score > 0:
+        return _DOUBLE.pack(-score)
+    return _DOUBLE.pack(score).translate(_INVERTED) if score < 0 else _ZERO_SCORE
 
 
 def decode_score(data: bytes) -> float:
-    bits = int.from_bytes(data, "big")
-    bits = bits ^ _SIGN if bits & _SIGN else bits ^ _MASK64
-    return float(_DOUBLE.unpack(bits.to_bytes(8, "big"))[0])
+    if data[0] & 0x80:
+        return -_DOUBLE.unpack(data)[0] + 0.0
+    return float(_DOUBLE.unpack(data.translate(_INVERTED))[0])
 
 
 def encode_index(index: int) -> bytes:

@@ -17,80 +17,98 @@
 
 local kit = ...
 local error, getmetatable, getinfo, loadstring = error, getmetatable, debug.getinfo, loadstring
-local next, pairs, rawget, rawset, select, setfenv = next, pairs, rawget, rawset, select, setfenv
-local setmetatable, tostring, type, unpack = setmetatable, tostring, type, unpack
+local next, pairs, rawget, rawset, select = next, pairs, rawget, rawset, select
+local setfenv, setmetatable, tostring, type, unpack = setfenv, setmetatable, tostring, type, unpack
 local byte, concat, dump, gsub, match = string.byte, table.concat, string.dump, string.gsub, string.match
-local find, gfind, gmatch, rep = string.find, string.gfind, string.gmatch, string.rep
-local foreach, insert, maxn, collectgarbage = table.foreach, table.insert, table.maxn, collectgarbage
-local keep_frames = kit.host.keep_frames
+local find, gmatch, rep = string.find, string.gmatch, string.rep
+local foreach, insert, collectgarbage = table.foreach, table.insert, collectgarbage
+local keep_frames, memory_limit = kit.host.keep_frames, kit.host.memory_limit
+local charge, int32, number = kit.charge, kit.int32, kit.number
 local behind, fail, argument_error, readonly = kit.behind, kit.fail, kit.argument_error, kit.readonly
 
 -- Matching recurses on the C stack once an item of the pattern: this keeps it small.
 local MAX_PATTERN = 8192
--- unpack does not survive its own overflow check.
-local MAX_UNPACK = 7999
+-- What unpack is asked for at most: its own check does not survive an overflow.
+local MAX_UNPACK = 2 ^ 20
 
 local function refuse_change()
   error('Attempt to modify a readonly table', 0)
 end
 
-local function check_table(t, count)
-  if type(t) ~= 'table' then
-    argument_error(1, 'table expected, got ' .. (count == 0 and 'no value' or type(t)))
-  end
-end
-
 ------------------------------------------------------------------------- tables, raw access
+
+-- Arguments are passed on as "..." so that Lua's own checks see how many there were.
 
 local function guarded_next(...)
   local t, key = ...
-  check_table(t, select('#', ...))
-  return next(behind[t] or t, key)
+  local hidden = t ~= nil and behind[t]
+  if hidden then
+    return next(hidden, key)
+  end
+  return next(...)
 end
 
 local function guarded_pairs(...)
   local t = ...
-  check_table(t, select('#', ...))
-  if behind[t] then
+  if t ~= nil and behind[t] then
     return guarded_next, t, nil
   end
-  return next, t, nil
+  return pairs(...)
 end
 
-local function guarded_rawget(t, key)
-  return rawget(behind[t] or t, key)
+local function guarded_rawget(...)
+  local t, key = ...
+  local hidden = t ~= nil and behind[t]
+  if hidden then
+    return rawget(hidden, key)
+  end
+  return rawget(...)
 end
 
-local function guarded_rawset(t, key, value)
-  if behind[t] then
+local function guarded_rawset(...)
+  local t = ...
+  if t ~= nil and behind[t] then
     refuse_change()
   end
-  return rawset(t, key, value)
+  return rawset(...)
 end
 
-local function guarded_setmetatable(t, meta)
-  if behind[t] then
+local function guarded_setmetatable(...)
+  local t = ...
+  if t ~= nil and behind[t] then
     refuse_change()
   end
-  return setmetatable(t, meta)
+  return setmetatable(...)
 end
 
-local function guarded_insert(t, ...)
-  if behind[t] then
+local function guarded_insert(...)
+  local t = ...
+  if t ~= nil and behind[t] then
     refuse_change()
   end
-  return insert(t, ...)
+  return insert(...)
 end
 
-local function guarded_foreach(t, f)
-  return foreach(behind[t] or t, f)
-end
-
-local function guarded_unpack(t, first, last)
-  if last == nil and type(t) == 'table' then
-    last = #t
+local function guarded_foreach(...)
+  local t, f = ...
+  local hidden = t ~= nil and behind[t]
+  if hidden then
+    return foreach(hidden, f)
   end
-  if type(last) == 'number' and last - (type(first) == 'number' and first or 1) >= MAX_UNPACK then
+  return foreach(...)
+end
+
+local function guarded_unpack(...)
+  local t, first, last = ...
+  if last == nil and first == nil then
+    return unpack(t)
+  end
+  if type(t) ~= 'table' then
+    return unpack(...)
+  end
+  first = first == nil and 1 or int32(number(2, first))
+  last = last == nil and #t or int32(number(3, last))
+  if last - first > MAX_UNPACK then
     fail('too many results to unpack')
   end
   return unpack(t, first, last)
@@ -104,38 +122,42 @@ local function check_pattern(pattern)
   end
 end
 
-local function guarded_find(s, pattern, init, plain)
+local function guarded_find(...)
+  local _, pattern, _, plain = ...
   if not plain then
     check_pattern(pattern)
   end
-  return find(s, pattern, init, plain)
+  return find(...)
 end
 
-local function guarded_match(s, pattern, init)
+local function guarded_match(...)
+  local _, pattern = ...
   check_pattern(pattern)
-  return match(s, pattern, init)
+  return match(...)
 end
 
-local function guarded_gmatch(s, pattern)
+local function guarded_gmatch(...)
+  local _, pattern = ...
   check_pattern(pattern)
-  return gmatch(s, pattern)
+  return gmatch(...)
 end
 
-local function guarded_gsub(s, pattern, replacement, limit)
+local function guarded_gsub(...)
+  local _, pattern = ...
   check_pattern(pattern)
-  if replacement == nil then
-    argument_error(3, 'string/function/table expected')
-  end
-  return gsub(s, pattern, replacement, limit)
+  return gsub(...)
 end
 
-local function guarded_rep(s, n)
+-- rep loops once a repetition, in C, without looking at its argument or the memory left.
+local function guarded_rep(...)
+  local s, n = ...
   if s == '' then
-    n = 0
-  elseif type(s) == 'string' and type(n) == 'number' and #s * n > kit.host.memory_limit then
+    return rep(s, number(2, n) and 0)
+  end
+  if type(s) == 'string' and type(n) == 'number' and #s * n > memory_limit then
     error('not enough memory', 0)
   end
-  return rep(s, n)
+  return rep(...)
 end
 
 local function guarded_dump(f)
@@ -213,19 +235,21 @@ end
 -- Settings of the collector would outlast the script: they are accepted and ignored.
 local COLLECTOR_ANSWERS = { stop = 0, restart = 0, setpause = 200, setstepmul = 200 }
 
-local function guarded_collectgarbage(option, argument)
-  local answer = COLLECTOR_ANSWERS[option]
+local function guarded_collectgarbage(...)
+  local option = ...
+  local answer = option ~= nil and COLLECTOR_ANSWERS[option]
   if answer then
     return answer
   end
-  return collectgarbage(option, argument)
+  charge()
+  return collectgarbage(...)
 end
 
 ---------------------------------------------------------------------------- the global table
 
 local function copy(names, from, with)
   local t = {}
-  for name in string.gmatch(names, '%w+') do
+  for name in string.gmatch(names, '[%w_]+') do
     t[name] = from[name]
   end
   for name, value in pairs(with or {}) do
@@ -255,16 +279,15 @@ local tables = {
   string = copy('byte char format len lower reverse sub upper', string, {
     dump = guarded_dump,
     find = guarded_find,
-    gfind = gfind and guarded_gmatch,
+    gfind = guarded_gmatch,
     gmatch = guarded_gmatch,
     gsub = guarded_gsub,
     match = guarded_match,
     rep = guarded_rep,
   }),
-  table = copy('concat foreachi getn remove setn sort', table, {
+  table = copy('concat foreachi getn maxn remove setn sort', table, {
     foreach = guarded_foreach,
     insert = guarded_insert,
-    maxn = maxn,
   }),
 }
 
@@ -308,10 +331,7 @@ proxies[#proxies + 1] = strings.__metatable
 kit.proxies = proxies
 
 -- A stray access of our own chunks, or a chunk compiled elsewhere, finds nothing.
-for _, name in pairs({ 'debug', 'io', 'os', 'package', 'python', 'require', 'module' }) do
-  _G[name] = nil
-end
-local nothing = _G
-for name in pairs(nothing) do
-  nothing[name] = nil
+local everything = _G
+for name in pairs(everything) do
+  everything[name] = nil
 end

@@ -4,6 +4,7 @@
 -- Uses:            kit.host.tick(instructions) -> true if the script must end
 -- Leaves in it:
 --   kit.guarded             pcall, xpcall and the coroutine functions for scripts
+--   kit.charge()            count a call whose work is not seen as instructions
 --   kit.abort()             end the running script; no pcall of it can catch that
 --   kit.watch(count)        begin a run that is looked at every `count` instructions
 --   kit.unwatch()           end it
@@ -23,7 +24,7 @@ local next, pairs, sethook = next, pairs, debug.sethook
 local raw_pcall, raw_xpcall = pcall, xpcall
 local raw_create, raw_resume = coroutine.create, coroutine.resume
 local host_tick, state, behind = kit.host.tick, kit.state, kit.behind
-local tidy, fail, argument_error, frame = kit.tidy, kit.fail, kit.argument_error, kit.frame
+local blame, tidy, fail, argument_error = kit.blame, kit.tidy, kit.fail, kit.argument_error
 
 local LIBRARY = '=(lib)'
 local SLICE = 1000
@@ -61,6 +62,7 @@ local function charge()
     tick()
   end
 end
+kit.charge = charge
 
 -- The interpreter keeps hooks in a table of its own, by address of the coroutine, and
 -- never forgets one. It is emptied after a run that had coroutines.
@@ -124,7 +126,10 @@ local function settle(ok, e, ...)
 end
 
 local function guarded_pcall(...)
-  if select('#', ...) == 0 then
+  local count = select('#', ...)
+  if count == 1 then
+    return settle(raw_xpcall((...), blame))
+  elseif count == 0 then
     return false, 'attempt to call a boolean value'
   end
   return settle(raw_pcall(...))
@@ -148,14 +153,14 @@ local function guarded_xpcall(...)
     if is_final(e) then
       return e
     end
-    return handler(tidy(e))
+    return handler(blame(e))
   end))
 end
 
 ----------------------------------------------------------------------------- coroutines
 
 local function create(f)
-  if type(f) ~= 'function' then
+  if type(f) ~= 'function' or getinfo(f, 'S').what == 'C' then
     argument_error(1, 'Lua function expected')
   end
   local co = raw_create(f)

@@ -9,8 +9,9 @@
 --   kit.fail(text)        raise text with the position of the script, as C functions do
 --   kit.argument_error(i, problem)   raise "bad argument #i to 'name' (problem)"
 --   kit.number(i, v)      v as a number, or an argument error
---   kit.frame(level)      the frame that an error is blamed on
+--   kit.int32(x)          x as C converts it to an int
 --   kit.tidy(e)           e without a position inside our own chunks
+--   kit.blame(e)          the same inside an error handler: with the script's position
 --   kit.handler(e)        the error handler of scripts
 --
 -- Rules of every chunk in this folder: standard functions are taken into locals at the
@@ -19,7 +20,8 @@
 
 local kit = ...
 local error, getinfo, rawset, setmetatable = error, debug.getinfo, rawset, setmetatable
-local gsub, match, tonumber, tostring, type = string.gsub, string.match, tonumber, tostring, type
+local ceil, floor, gsub, match = math.ceil, math.floor, string.gsub, string.match
+local tonumber, tostring, type = tonumber, tostring, type
 
 -- Chunk name of this folder's files; frames with it are never blamed.
 local LIBRARY = '=(lib)'
@@ -66,7 +68,6 @@ local function frame(level)
   until not info or (info.source ~= LIBRARY and info.what ~= 'tail')
   return info, name, level - 1
 end
-kit.frame = frame
 
 local function position(info)
   if info and info.currentline > 0 then
@@ -96,10 +97,38 @@ function kit.number(i, v)
   return converted
 end
 
--- A C function called by one of our chunks blames our line: drop that.
-function kit.tidy(e)
+function kit.int32(x)
+  if x ~= x or x >= 2 ^ 63 or x < -2 ^ 63 then
+    return 0
+  end
+  x = (x < 0 and ceil(x) or floor(x)) % 2 ^ 32
+  return x < 2 ^ 31 and x or x - 2 ^ 32
+end
+
+-- A C function called by one of our chunks blames our line. Without the script's frames at
+-- hand, that position is dropped.
+local function tidy(e)
   if type(e) == 'string' and match(e, LIBRARY_POSITION) then
     return (gsub(e, LIBRARY_POSITION, '', 1))
+  end
+  return e
+end
+kit.tidy = tidy
+
+-- The frame to blame, seen from the handler that calls this: not the C function that raised
+-- the error, but its caller.
+local function culprit()
+  local info, _, level = frame(3)
+  if info and info.what == 'C' then
+    info = frame(level + 1)
+  end
+  return info
+end
+
+-- Inside an error handler: the position is replaced by the script's.
+function kit.blame(e)
+  if type(e) == 'string' and match(e, LIBRARY_POSITION) then
+    return position(culprit()) .. tidy(e)
   end
   return e
 end
@@ -107,17 +136,13 @@ end
 -- Every uncaught error becomes a table { err, source, line }, or { host } if it is an
 -- exception of the host.
 function kit.handler(e)
-  local info, _, level = frame(2)
-  if info and info.what == 'C' then
-    -- Not the function that raised it is to blame, its caller is.
-    info = frame(level + 1)
-  end
   if type(e) == 'userdata' and e ~= state.null then
     state.aborted = true
     return { host = e }
   end
+  local info = culprit()
   if type(e) == 'string' and match(e, LIBRARY_POSITION) then
-    e = position(info) .. gsub(e, LIBRARY_POSITION, '', 1)
+    e = position(info) .. tidy(e)
   end
   if type(e) ~= 'table' or behind[e] then
     e = { err = 'ERR ' .. tostring(e) }

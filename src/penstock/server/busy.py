@@ -1,0 +1,81 @@
+"""What is answered while a slow script keeps the engine busy.
+
+The engine runs in its own thread then, so nothing here may wait for it or change what it
+uses: only the connection's own state. As in Redis, one may authenticate, kill the script
+or shut the server down; everything else is refused, and spoils an open transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from penstock.engine import Engine, Session
+from penstock.engine.control import Close
+from penstock.errors import CommandError
+from penstock.protocol.replies import OK, Reply
+
+if TYPE_CHECKING:
+    from penstock.server.connection import Connection
+
+BUSY: Final = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+_NO_AUTH: Final = "NOAUTH Authentication required."
+_CONNECTION_ONLY: Final = frozenset({b"AUTH", b"HELLO"})
+
+
+def answer_while_busy(
+    engine: Engine, connection: Connection, argv: list[bytes], shut_down: Callable[[], None]
+) -> None:
+    """Answer one command of a connection that has none in the running batch."""
+    session = connection.session
+    if session is None or connection.closing:
+        return
+    entry = engine.dispatcher.resolve(argv)
+    try:
+        if entry.name == b"QUIT":
+            connection.answer_aside(OK)
+            connection.answer_aside(Close())
+        elif entry.name in _CONNECTION_ONLY:
+            aside = cast(Session, _Aside(session, connection.answer_aside))
+            connection.answer_aside(entry.handler(aside, argv))
+        elif not session.authenticated:
+            raise CommandError(_NO_AUTH)
+        elif entry.name == b"":
+            entry.handler(session, argv)  # raises what is wrong with name or arity
+        elif entry.name == b"SCRIPT|KILL":
+            connection.answer_aside(engine.scripts.kill_running())
+        elif entry.name == b"SHUTDOWN" and b"NOSAVE" in (word.upper() for word in argv[1:]):
+            engine.scripts.kill()
+            shut_down()
+        else:
+            raise CommandError(BUSY)
+    except CommandError as error:
+        connection.answer_aside(_spoil_transaction(session, entry.name, error))
+
+
+def _spoil_transaction(session: Session, name: bytes, error: CommandError) -> CommandError:
+    """A refused command makes EXEC fail; a refused EXEC ends the transaction."""
+    if session.queue is None:
+        return error
+    if name != b"EXEC":
+        session.queue_broken = True
+        return error
+    session.queue, session.queue_broken, session.watches = None, False, {}
+    session.refresh_gate()
+    return CommandError(f"EXECABORT Transaction discarded because of: {error}")
+
+
+class _Aside:
+    """A session for handlers that only change it: at once, since no unit could undo it."""
+
+    def __init__(self, session: Session, send: Callable[[Reply], None]) -> None:
+        self._session = session
+        self.push = send
+
+    def assign(self, **values: Any) -> None:
+        for name, value in values.items():
+            setattr(self._session, name, value)
+        self._session.refresh_gate()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)

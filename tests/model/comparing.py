@@ -1,0 +1,169 @@
+"""When two replies say the same, and what is known to differ.
+
+Equal replies always agree. Where Redis promises less than one exact reply, a rule of
+:data:`RULES` says what it does promise: members of a set in any order, a time to live
+within two seconds. Where we differ from Redis on purpose, :data:`DEVIATIONS` says why; it
+is the complete list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from tests.model.templates import Argv
+from tests.model.wire import Typed
+
+Rule: TypeAlias = Callable[[Argv, Any, Any], bool]
+
+#: How far two times to live may be apart: the servers are asked one after the other.
+_TOLERANCE_S: Final = 2
+
+
+def agree(argv: Argv, ours: Any, real: Any, inner: Sequence[Argv] = ()) -> bool:
+    """Whether both replies to a command are right. ``inner`` are the commands inside it (EXEC)."""
+    if ours == real:
+        return True
+    if _is_error(ours) or _is_error(real):
+        return False
+    name = argv[0].upper()
+    if name == b"EXEC":
+        return (
+            isinstance(ours, list)
+            and isinstance(real, list)
+            and len(ours) == len(real) == len(inner)
+            and all(map(agree_at_all, inner, ours, real))
+        )
+    rule = RULES.get(name)
+    return rule is not None and rule(argv, ours, real)
+
+
+def agree_at_all(argv: Argv, ours: Any, real: Any, inner: Sequence[Argv] = ()) -> bool:
+    """As :func:`agree`, known deviations included."""
+    return agree(argv, ours, real, inner) or any(
+        deviation.covers(argv, ours, real) for deviation in DEVIATIONS
+    )
+
+
+def _is_error(reply: Any) -> bool:
+    return isinstance(reply, Typed) and reply.is_error
+
+
+# --------------------------------------------------------------------------------- rules
+
+
+def in_any_order(_: Argv, ours: Any, real: Any) -> bool:
+    one, other = items_of(ours), items_of(real)
+    return type(ours) is type(real) and one is not None and other is not None and sort(one) == sort(other)
+
+
+def pairs_in_any_order(argv: Argv, ours: Any, real: Any) -> bool:
+    """Flat in RESP2, a map or pairs in RESP3."""
+    if isinstance(ours, list) and isinstance(real, list) and all(not isinstance(item, list) for item in ours):
+        return len(ours) == len(real) and sort(pairs(ours)) == sort(pairs(real))
+    return in_any_order(argv, ours, real)
+
+
+def nearly(tolerance: int) -> Rule:
+    def rule(_: Argv, ours: Any, real: Any) -> bool:
+        return isinstance(ours, int) and isinstance(real, int) and min(ours, real) >= 0 and (
+            abs(ours - real) <= tolerance
+        )
+
+    return rule
+
+
+def same_kind(_: Argv, ours: Any, real: Any) -> bool:
+    return type(ours) is type(real) and not isinstance(ours, Typed | list)
+
+
+def _sorted_elements(argv: Argv, ours: Any, real: Any) -> bool:
+    """SORT: elements of a set in no order, or of equal weight under ALPHA, come as they come."""
+    words = [word.upper() for word in argv]
+    if b"BY" not in words and b"NOSORT" not in words:
+        return False
+    if b"LIMIT" in words or words.count(b"GET") > 1:
+        return isinstance(ours, list) and isinstance(real, list) and len(ours) == len(real)
+    return in_any_order(argv, ours, real)
+
+
+def _found_places(argv: Argv, ours: Any, real: Any) -> bool:
+    """GEOSEARCH and relatives: in order only where asked for; ANY takes whatever it finds first."""
+    words = [word.upper() for word in argv]
+    if b"ANY" in words:
+        return isinstance(ours, list) and isinstance(real, list) and len(ours) == len(real)
+    if b"ASC" in words or b"DESC" in words or b"COUNT" in words:
+        return False
+    return in_any_order(argv, ours, real)
+
+
+def items_of(reply: Any) -> list[Any] | None:
+    value = reply.value if isinstance(reply, Typed) else reply
+    return value if isinstance(value, list) else None
+
+
+def pairs(flat: list[Any]) -> list[tuple[Any, Any]]:
+    return list(zip(flat[::2], flat[1::2], strict=False))
+
+
+def sort(items: list[Any]) -> list[Any]:
+    return sorted(items, key=repr)
+
+
+_UNORDERED: Final = b"KEYS SMEMBERS SUNION SINTER SDIFF HKEYS HVALS SPOP SRANDMEMBER".split()
+_UNORDERED_PAIRS: Final = b"HGETALL HRANDFIELD ZRANDMEMBER".split()
+_GEO: Final = b"GEOSEARCH GEORADIUS GEORADIUSBYMEMBER GEORADIUS_RO GEORADIUSBYMEMBER_RO".split()
+
+RULES: Final[dict[bytes, Rule]] = {
+    **dict.fromkeys(_UNORDERED, in_any_order),
+    **dict.fromkeys(_UNORDERED_PAIRS, pairs_in_any_order),
+    **dict.fromkeys((b"TTL", b"EXPIRETIME"), nearly(_TOLERANCE_S)),
+    **dict.fromkeys((b"PTTL", b"PEXPIRETIME"), nearly(_TOLERANCE_S * 1000)),
+    **dict.fromkeys((b"SORT", b"SORT_RO"), _sorted_elements),
+    **dict.fromkeys(_GEO, _found_places),
+    # Payloads differ by encoding; what they restore to is compared (see ``pair``).
+    b"DUMP": same_kind,
+    # Bytes of our rows, not of Redis's memory.
+    b"MEMORY": same_kind,
+}
+
+
+# ---------------------------------------------------------------------------- deviations
+
+
+class Deviation(NamedTuple):
+    """Where we answer something else than Redis 7.0, and why that is right."""
+
+    reason: str
+    covers: Rule
+
+
+def _encoding_by_history(argv: Argv, ours: Any, real: Any) -> bool:
+    return argv[0].upper() == b"OBJECT" and isinstance(ours, bytes) and isinstance(real, bytes)
+
+
+def without_negative_zero(reply: Any) -> Any:
+    """A reply of a sorted set with its scores as we would give them."""
+    if isinstance(reply, list):
+        return [without_negative_zero(item) for item in reply]
+    return b"0" if reply == b"-0" else reply
+
+
+def _negative_zero(argv: Argv, ours: Any, real: Any) -> bool:
+    return argv[0][:1] in b"Zz" and ours == without_negative_zero(real)
+
+
+#: Every reply that may differ from Redis 7.0. What differs in what is stored cannot be
+#: tolerated by looking at replies, so the grammar does not contain it:
+#:
+#: * members of a sorted set of 450 bytes or more with equal scores and equal first 418
+#:   bytes are ordered by digest (``pools.LONG_MEMBERS`` are in the same order either way);
+#: * RESTORE with a time to live beyond the year 292 million: Redis adds the present time,
+#:   overflows, and the key is gone at once (``pools.POOLS["ttl"]`` has no such value).
+DEVIATIONS: Final = (
+    Deviation("a score of -0 is stored as 0: both are one place in the order", _negative_zero),
+    Deviation(
+        "OBJECT ENCODING looks at the content alone; Redis remembers what a value once was",
+        _encoding_by_history,
+    ),
+)

@@ -1,0 +1,133 @@
+"""The two sides of a comparison behind one interface: run some commands, get typed replies.
+
+Both speak real RESP bytes: ours are produced by the encoder that the server uses. The
+engine is driven as its callers do it: RESP3 through :class:`LocalSession`, RESP2 through a
+bare session with a sink.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import hiredis
+
+from penstock.engine import Engine, LocalSession
+from penstock.errors import CommandError
+from penstock.protocol.encoder import encode2, encode3
+from penstock.testing.servers import HOST, RealServer
+from tests.model.templates import Argv
+from tests.model.wire import IncompleteError, parse, parse_whole
+
+
+class Side(Protocol):
+    def run(self, commands: Sequence[Argv]) -> list[Any]:
+        """Run commands one after another (ours: in one transaction); a reply for each."""
+
+    def close(self) -> None: ...
+
+
+class Local:
+    """The engine through LocalSession; replies are seen in RESP3."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._session = LocalSession(engine)
+
+    def run(self, commands: Sequence[Argv]) -> list[Any]:
+        if len(commands) > 1:
+            replies = self._session.execute_many(list(commands))
+            assert len(replies) == len(commands), f"{len(replies)} replies to {len(commands)} commands"
+        else:
+            replies = [self._execute(argv) for argv in commands]
+        return [parse_whole(encode3(reply)) for reply in replies]
+
+    def _execute(self, argv: Argv) -> Any:
+        try:
+            return self._session.execute(*argv)
+        except CommandError as error:
+            return error
+
+    def close(self) -> None:
+        self._session.close()
+
+
+class Bare:
+    """The engine through a session of its own, in RESP2 or RESP3."""
+
+    def __init__(self, engine: Engine, resp: int = 2) -> None:
+        self._engine = engine
+        self._encode: Callable[[Any], bytes] = encode2 if resp == 2 else encode3
+        #: what has arrived and was not taken yet
+        self.inbox: list[Any] = []
+        self._session = engine.session(lambda item: self.inbox.append(parse_whole(self._encode(item))))
+        self._session.protocol = resp
+
+    def send(self, commands: Sequence[Argv]) -> None:
+        self._engine.execute([(self._session, argv) for argv in commands])
+
+    def take(self) -> list[Any]:
+        taken, self.inbox[:] = list(self.inbox), []
+        return taken
+
+    def run(self, commands: Sequence[Argv]) -> list[Any]:
+        self.send(commands)
+        replies = self.take()
+        assert len(replies) == len(commands), f"{len(replies)} replies to {len(commands)} commands"
+        return replies
+
+    def close(self) -> None:
+        self._engine.end_session(self._session)
+
+
+class Real:
+    """A real server through a socket."""
+
+    def __init__(self, server: RealServer, resp: int) -> None:
+        self._socket = socket.create_connection((HOST, server.port), timeout=60)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._data = b""
+        if resp == 3:
+            self.run([[b"HELLO", b"3"]])
+
+    def send(self, commands: Sequence[Argv]) -> None:
+        self._socket.sendall(b"".join(hiredis.pack_command(tuple(argv)) for argv in commands))
+
+    def receive(self, count: int) -> list[Any]:
+        replies: list[Any] = []
+        while len(replies) < count:
+            try:
+                reply, end = parse(self._data)
+            except IncompleteError:
+                received = self._socket.recv(1 << 18)
+                if not received:
+                    raise ConnectionError("the real server closed the connection") from None
+                self._data += received
+            else:
+                self._data = self._data[end:]
+                replies.append(reply)
+        return replies
+
+    def take(self) -> list[Any]:
+        """What has arrived by now; never waits."""
+        self._socket.setblocking(False)
+        try:
+            while received := self._socket.recv(1 << 18):
+                self._data += received
+        except BlockingIOError:
+            pass
+        finally:
+            self._socket.settimeout(60)
+        replies: list[Any] = []
+        while self._data:
+            reply, end = parse(self._data)
+            self._data = self._data[end:]
+            replies.append(reply)
+        return replies
+
+    def run(self, commands: Sequence[Argv]) -> list[Any]:
+        self.send(commands)
+        return self.receive(len(commands))
+
+    def close(self) -> None:
+        self._socket.close()
