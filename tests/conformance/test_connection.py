@@ -96,9 +96,8 @@ def test_hello_tells_who_answers(db):
 def test_hello_switches_the_protocol_for_the_replies_that_follow(db):
     needs_socket(db)
     db.do("HSET", "h", "f", "v")
-    pipeline(
-        db, ("HELLO", "2"), ("HGETALL", "h"), ("HELLO", "3"), ("HGETALL", "h"), ("HELLO", "2"), ("HGETALL", "h")
-    )
+    commands = [words for version in "232" for words in (("HELLO", version), ("HGETALL", "h"))]
+    pipeline(db, *commands)
     replies = [db.receive() for _ in range(6)]
     assert replies[1::2] == [[b"f", b"v"], {b"f": b"v"}, [b"f", b"v"]]
     assert isinstance(replies[2], dict)

@@ -197,7 +197,7 @@ def test_events_are_wanted_by_all_processes_of_a_store(tmp_path: Path):
     with PenstockServer(path) as server, Engine.open(path) as engine, LocalSession(engine) as session:
         client = _Client(server.port)
         assert client.do("CONFIG", "SET", "notify-keyspace-events", "KEA") == b"OK"
-        assert session.execute("CONFIG", "GET", "notify-keyspace-events") == {b"notify-keyspace-events": b"AKE"}
+        assert session.execute("CONFIG", "GET", "notify-*") == {b"notify-keyspace-events": b"AKE"}
         client.do("SUBSCRIBE", "__keyevent@0__:set")
         session.execute("SET", "k", "v")
         assert client.read() == [b"message", b"__keyevent@0__:set", b"k"]
@@ -352,10 +352,11 @@ def test_monitor_shows_transactions_as_they_run(db):
 
 def test_who_monitors_touches_no_keys(db):
     watcher = db.client()
+    number = watcher.do("CLIENT", "ID")
     watcher.do("MONITOR")
     for words in (("GET", "k"), ("SET", "k", "v"), ("PUBLISH", "c", "x")):
         assert watcher.error(*words) == "ERR Replica can't interact with the keyspace"
-    assert "O" in db.do("CLIENT", "LIST", "ID", db.do("CLIENT", "ID") + 1).decode().partition(" flags=")[2][:3]
+    assert b" flags=O " in db.do("CLIENT", "LIST", "ID", number)
 
 
 def test_reset_ends_monitoring(db):
@@ -390,7 +391,9 @@ def test_bad_shutdowns(db):
     assert db.do("PING") == b"PONG"
 
 
-@pytest.mark.parametrize("words", [("SHUTDOWN",), ("shutdown", "nosave"), ("SHUTDOWN", "SAVE", "NOW", "FORCE")])
+@pytest.mark.parametrize(
+    "words", [("SHUTDOWN",), ("shutdown", "nosave"), ("SHUTDOWN", "SAVE", "NOW", "FORCE")]
+)
 def test_shutdown_stops_the_server_and_loses_nothing(tmp_path: Path, words):
     path = tmp_path / "store.pen"
     with PenstockServer(path, durability="relaxed") as server:
@@ -534,5 +537,5 @@ def test_cluster_is_off(db):
         assert db.error("CLUSTER", *words) == NO_CLUSTER
     assert db.error("CLUSTER", "NOSUCH") == "ERR unknown subcommand 'NOSUCH'. Try CLUSTER HELP."
     if is_ours(db):
-        assert db.do("CLUSTER", "KEYSLOT", "{user:7}.cart") == db.do("CLUSTER", "KEYSLOT", "user:7") == 10278
+        assert db.do("CLUSTER", "KEYSLOT", "{foo}.bar") == db.do("CLUSTER", "KEYSLOT", "foo") == 12182
         assert db.do("CLUSTER", "HELP")[0].startswith(b"CLUSTER <subcommand> ")

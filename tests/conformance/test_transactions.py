@@ -103,7 +103,10 @@ def test_discard_forgets_that_the_transaction_was_spoilt(db):
 def test_a_command_that_fails_does_not_stop_the_others(db):
     replies = execute(db, ("SET", "k", "v"), ("LPUSH", "k", "x"), ("INCR", "k"), ("SET", "l", "w"))
     assert replies[0] == replies[3] == b"OK"
-    assert [str(reply) for reply in replies[1:3]] == [WRONGTYPE, "ERR value is not an integer or out of range"]
+    assert [str(reply) for reply in replies[1:3]] == [
+        WRONGTYPE,
+        "ERR value is not an integer or out of range",
+    ]
     assert all(isinstance(reply, CommandError) for reply in replies[1:3])
     assert db.do("GET", "l") == b"w"
 

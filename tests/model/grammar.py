@@ -141,21 +141,15 @@ ZCARD key
 2 ZRANK key member
 2 ZREVRANK key member
 2 ZCOUNT key score_bound score_bound
-2 ZLEXCOUNT key lex_bound lex_bound
 6 ZRANGE key index index [REV] [WITHSCORES]
 4 ZRANGE key score_bound score_bound BYSCORE [REV] [LIMIT limit limit] [WITHSCORES]
-4 ZRANGE key lex_bound lex_bound BYLEX [REV] [LIMIT limit limit]
 3 ZRANGESTORE key key index index [REV]
 2 ZRANGESTORE key key score_bound score_bound BYSCORE [REV] [LIMIT limit limit]
-ZRANGESTORE key key lex_bound lex_bound BYLEX [REV] [LIMIT limit limit]
 ZREVRANGE key index index [WITHSCORES]
 2 ZRANGEBYSCORE key score_bound score_bound [WITHSCORES] [LIMIT limit limit]
 ZREVRANGEBYSCORE key score_bound score_bound [WITHSCORES] [LIMIT limit limit]
-2 ZRANGEBYLEX key lex_bound lex_bound [LIMIT limit limit]
-ZREVRANGEBYLEX key lex_bound lex_bound [LIMIT limit limit]
 ZREMRANGEBYRANK key index index
 ZREMRANGEBYSCORE key score_bound score_bound
-ZREMRANGEBYLEX key lex_bound lex_bound
 2 ZPOPMIN key [count]
 2 ZPOPMAX key [count]
 2 ZMPOP #key (MIN|MAX) [COUNT count]
@@ -171,6 +165,20 @@ ZREMRANGEBYLEX key lex_bound lex_bound
 2 ZRANDMEMBER key [count [WITHSCORES]]
 3 ZSCAN key cursor [MATCH pattern] [COUNT count]
 2 SADD key member+
+"""
+
+#: All scores are 0: where they differ, Redis does not say what a range of names means.
+SORTED_SETS_BY_NAME: Final = """
+8 ZADD key [NX|XX] [CH] (0 member)+
+ZADD key (0 many_member)+
+2 ZREM key member+
+4 ZLEXCOUNT key lex_bound lex_bound
+8 ZRANGE key lex_bound lex_bound BYLEX [REV] [LIMIT limit limit]
+4 ZRANGESTORE key key lex_bound lex_bound BYLEX [REV] [LIMIT limit limit]
+4 ZRANGEBYLEX key lex_bound lex_bound [LIMIT limit limit]
+4 ZREVRANGEBYLEX key lex_bound lex_bound [LIMIT limit limit]
+2 ZREMRANGEBYLEX key lex_bound lex_bound
+ZUNIONSTORE key #key
 """
 
 GEO: Final = """
@@ -232,7 +240,9 @@ FLUSHALL
 DUMP key
 4 @TRANSFER (OURS|REAL) key key ttl [REPLACE] [ABSTTL]
 OBJECT ENCODING key
-5 SORT key [BY sort_by] [LIMIT limit limit] (GET sort_get)* [ASC|DESC] [ALPHA] [STORE key]
+3 SORT key [BY sort_by] [LIMIT limit limit] (GET sort_get)* [ASC|DESC] [ALPHA]
+2 SORT key [BY sort_by] [LIMIT limit limit] (GET sort_get)* [ASC|DESC] STORE key
+SORT key [LIMIT limit limit] (GET sort_get)* [ASC|DESC] ALPHA STORE key
 SORT_RO key [BY sort_by] [LIMIT limit limit] (GET sort_get)* [ASC|DESC] [ALPHA]
 MEMORY USAGE key [SAMPLES count]
 """
@@ -260,6 +270,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "lists": LISTS + AROUND,
     "sets": SETS + AROUND,
     "sorted_sets": SORTED_SETS + AROUND,
+    "sorted_sets_by_name": SORTED_SETS_BY_NAME + AROUND,
     "geo": GEO + AROUND,
     "keyspace": KEYSPACE + EXPIRY + MAKERS,
 }
@@ -281,20 +292,22 @@ _MISTAKE_EVERY: Final = 10
 
 
 class Mixture:
-    """Commands of several grammars, some of them spoiled."""
+    """Commands of several grammars, some of them spoiled, except those ``never_spoiled``."""
 
-    def __init__(self, grammars: Sequence[Grammar]) -> None:
+    def __init__(self, grammars: Sequence[Grammar], never_spoiled: bytes = b"") -> None:
         self._grammars = grammars
+        self._never_spoiled = never_spoiled
 
     def command(self, chooser: Chooser) -> Argv:
         argv = self._grammars[chooser.below(len(self._grammars))].command(chooser)
-        if chooser.below(_MISTAKE_EVERY) == _MISTAKE_EVERY - 1:
+        if chooser.below(_MISTAKE_EVERY) == _MISTAKE_EVERY - 1 and argv[0].upper() != self._never_spoiled:
             argv = spoil(chooser, argv, JUNK)
         return argv
 
 
 def family(name: str) -> Mixture:
-    return Mixture([Grammar(FAMILIES[name], POOLS)])
+    # A mistake in ZADD could give a member another score.
+    return Mixture([Grammar(FAMILIES[name], POOLS)], b"ZADD" if name == "sorted_sets_by_name" else b"")
 
 
 def everything() -> Mixture:

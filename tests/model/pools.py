@@ -106,6 +106,7 @@ POOLS: Final[dict[str, Pool]] = {
     "key": KEYS,
     "value": _VALUES,
     "member": _MEMBERS,
+    "many_member": tuple(b"m%d" % number for number in range(300)),
     "field": (b"f", b"g", b"1", b"2", b"", b"\x00\xff", *LONG_MEMBERS),
     "int": (*_INTEGERS, *_EDGE_INTEGERS, b"nan"),
     "float": (*_INTEGERS, *_FLOATS, *_INFINITIES, b"1e17", b"0.3", b"9007199254740993", b"nan", b"abc"),

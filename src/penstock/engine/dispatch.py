@@ -326,8 +326,9 @@ class Dispatcher:
         """Commands of a session in an unusual state; the table is in ``session``."""
         if session.hanging_up:
             return NO_REPLY
-        if session.blocked is not None:
+        if session.blocked is not None or session.deferred:
             return self._defer(session, argv)
+        session.refresh_gate()  # the reason may be gone: a pause, or deferred commands taken over
         refusal = self._refusal(session, entry)
         if refusal is not None:
             if session.queue is not None:

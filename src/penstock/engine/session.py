@@ -11,7 +11,8 @@ States that make a session ``gated`` (each command passes the dispatcher's gate 
 state              what the gate does
 =================  ====================================================
 hanging up         commands after QUIT are ignored
-blocked            commands wait in ``deferred``
+blocked            commands wait in ``deferred``, until the connection's owner
+                   has taken them over again
 not authenticated  only AUTH, HELLO, QUIT, RESET
 in MULTI           commands are queued
 subscribed, RESP2  only the subscribe family, PING, QUIT, RESET
@@ -136,6 +137,7 @@ class Session:
         self.gated = (
             not self.authenticated
             or self.blocked is not None
+            or bool(self.deferred)
             or self.queue is not None
             or self.hanging_up
             or engine.pause is not None

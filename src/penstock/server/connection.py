@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
     def _submit_slice(self, session: Session) -> None:
         part, self._backlog = self._backlog[: self._slice], self._backlog[self._slice :]
         self._executor.submit(session, part)
-        if self._backlog:
+        if self._has_enough:
             self.wait_for_batch()
 
     def wait_for_batch(self) -> None:
@@ -227,12 +227,16 @@ class Connection(asyncio.Protocol):
         self._held = on
         self._steer_reading()
 
+    @property
+    def _has_enough(self) -> bool:
+        """Whether something was read that could not be handed over yet."""
+        return bool(self._backlog) or self._reader.held or self._reader.error is not None
+
     def _steer_reading(self) -> None:
-        transport, session, reader = self.transport, self.session, self._reader
-        if transport is None or session is None or self.closing:
+        transport = self.transport
+        if transport is None or self.session is None or self.closing:
             return
-        has_enough = bool(self._backlog) or reader.held or reader.error is not None
-        if self._write_full or self._held or (has_enough and not self.is_blocked):
+        if self._write_full or self._held or (self._has_enough and not self.is_blocked):
             transport.pause_reading()
         else:
             transport.resume_reading()

@@ -64,10 +64,11 @@ def floating(value: bytes, message: str = NOT_FLOAT) -> float:
 def timeout_ms(value: bytes) -> int:
     """The timeout of a blocking command: seconds with fraction, 0 = for ever; answers milliseconds."""
     seconds = parse_float(value)
-    if seconds is None or math.isinf(seconds):
+    if seconds is None:
         raise CommandError("ERR timeout is not a float or out of range")
     if seconds < 0:
         raise CommandError("ERR timeout is negative")
+    # Redis 7.0 calls these negative, which helps nobody; this is Valkey's word for it.
     if seconds * 1000 > MAX_INT64:
         raise CommandError("ERR timeout is out of range")
     return math.ceil(seconds * 1000)

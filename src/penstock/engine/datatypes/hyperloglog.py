@@ -238,11 +238,13 @@ def _registers(value: bytes) -> bytes:
 
 def _read_sparse(code: bytes | bytearray) -> bytes:
     runs: list[bytes] = []
-    for opcode in _OPCODE.findall(code):
+    opcodes = _OPCODE.findall(code)
+    for opcode in opcodes:
         run = _RUNS.get(opcode)
         runs.append(bytes(((opcode[0] & 0x3F) << 8 | opcode[1]) + 1) if run is None else run)
     registers = b"".join(runs)
-    if len(registers) != _REGISTERS:
+    # The first half of an XZERO at the end is no opcode.
+    if len(registers) != _REGISTERS or sum(map(len, opcodes)) != len(code):
         raise CommandError(CORRUPTED)
     return registers
 

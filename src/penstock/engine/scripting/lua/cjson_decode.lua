@@ -13,7 +13,7 @@
 
 local kit = ...
 local byte, char, find, floor, lower = string.byte, string.char, string.find, math.floor, string.lower
-local gsub, match, sub, tonumber, type = string.gsub, string.match, string.sub, tonumber, type
+local concat, match, sub, tonumber = table.concat, string.match, string.sub, tonumber
 local fail, null = kit.fail, kit.state.null
 
 local SPACE = '[ \t\n\r]*'
@@ -22,6 +22,7 @@ local MEMBER_TEXT = '^([^"\\%z]*)"' .. SPACE .. '([,}])()'
 local MEMBER_NUMBER = '^(-?%d+%.?%d*[eE]?[+-]?%d*)' .. SPACE .. '([,}])()'
 local ELEMENT_TEXT = '^([^"\\%z]*)"' .. SPACE .. '([],])' .. SPACE .. '()'
 local ELEMENT_NUMBER = '^(-?%d+%.?%d*[eE]?[+-]?%d*)' .. SPACE .. '([],])' .. SPACE .. '()'
+local SPACE_BEFORE = '^' .. SPACE .. '()'
 local IS_DIGIT = {}
 for digit in string.gmatch('-0123456789', '.') do
   IS_DIGIT[digit] = true
@@ -71,7 +72,7 @@ local function string_token(text, at)
     n = n + 1
     parts[n] = plain
     if stop == '"' then
-      return table.concat(parts, '', 1, n), after
+      return concat(parts, '', 1, n), after
     elseif stop == '' then
       return nil, after, 'unexpected end of string'
     end
@@ -138,7 +139,7 @@ local WORD_KINDS = { ['true'] = 'T_BOOLEAN', ['false'] = 'T_BOOLEAN', null = 'T_
 -- The token at or behind `at`: kind, value, what follows it, where it begins. An error token
 -- has no value; its kind is what cjson says it found, its begin where cjson says it is.
 local function token(text, at, settings)
-  at = match(text, '^' .. SPACE .. '()', at)
+  at = match(text, SPACE_BEFORE, at)
   local first = sub(text, at, at)
   if first == '' or first == '\0' then
     return 'T_END', nil, at, at
@@ -175,13 +176,11 @@ local IS_SCALAR = { T_STRING = true, T_NUMBER = true, T_BOOLEAN = true, T_NULL =
 
 ------------------------------------------------------------------------------------- decoder
 
+local NOTHING = {}
+
 function kit.new_decoder(settings)
   local object, array
-  local max_depth
-
-  local function too_deep(depth, at)
-    fail('Found too many nested data structures (' .. depth .. ') at character ' .. at)
-  end
+  local max_depth, quick_numbers
 
   -- The value at `at`, read with all exactness, and what follows it.
   local function value(text, at, depth)
@@ -196,7 +195,22 @@ function kit.new_decoder(settings)
     unexpected('value', kind, begin)
   end
 
-  -- The separator at `at`: whether more follows, and from where.
+  -- A member's key and the place of its value; nothing but a place if the object is empty.
+  local function key_at(text, at, is_first)
+    local kind, key, after, begin = token(text, at, settings)
+    if kind == 'T_OBJ_END' and is_first then
+      return nil, after
+    elseif kind ~= 'T_STRING' then
+      unexpected('object key string', kind, begin)
+    end
+    local colon, _, value_at, place = token(text, after, settings)
+    if colon ~= 'T_COLON' then
+      unexpected('colon', colon, place)
+    end
+    return key, value_at
+  end
+
+  -- Whether more follows at `at`, and from where.
   local function separator(text, at, closing, wanted)
     local kind, _, after, begin = token(text, at, settings)
     if kind == 'T_COMMA' then
@@ -207,34 +221,70 @@ function kit.new_decoder(settings)
     return false, after
   end
 
-  -- Reads from behind the brace.
-  function object(text, at, depth)
+  local function check_depth(depth, at)
     if depth > max_depth then
-      too_deep(depth, at - 1)
+      fail('Found too many nested data structures (' .. depth .. ') at character ' .. at)
     end
-    local t = {}
-    local more = true
+  end
+
+  -- Both read from behind the bracket.
+
+  function object(text, at, depth)
+    check_depth(depth, at - 1)
+    local t, is_first, more = {}, true, true
     while more do
-      local key, first, next_at = match(text, KEY, at)
+      local key, first, from = match(text, KEY, at)
       local scalar, stop, after
       if first == '"' then
-        scalar, stop, after = match(text, MEMBER_TEXT, next_at)
-      elseif IS_DIGIT[first] then
-        scalar, stop, after = match(text, MEMBER_NUMBER, next_at - 1)
+        scalar, stop, after = match(text, MEMBER_TEXT, from)
+      elseif quick_numbers[first] then
+        scalar, stop, after = match(text, MEMBER_NUMBER, from - 1)
         scalar = scalar and tonumber(scalar)
       end
       if scalar then
         t[key] = scalar
-        at = after
-        more = stop == ','
+        more, at = stop == ',', after
       else
-        if key == nil then
-          local kind, begin
-          kind, key, after, begin = token(text, at, settings)
-          if kind == 'T_OBJ_END' and next(t) == nil and byte(text, begin) == 125 and not find(text, ',', at, true) then
-            return t, after
+        if key then
+          at = from - 1
+        else
+          key, at = key_at(text, at, is_first)
+          if not key then
+            return t, at
           end
         end
+        t[key], at = value(text, at, depth)
+        more, at = separator(text, at, 'T_OBJ_END', 'comma or object end')
+      end
+      is_first = false
+    end
+    return t, at
+  end
+
+  function array(text, at, depth)
+    check_depth(depth, at - 1)
+    local t, n, more = {}, 0, true
+    at = match(text, SPACE_BEFORE, at)
+    if sub(text, at, at) == ']' then
+      return t, at + 1
+    end
+    while more do
+      local first = sub(text, at, at)
+      local scalar, stop, after
+      if first == '"' then
+        scalar, stop, after = match(text, ELEMENT_TEXT, at + 1)
+      elseif quick_numbers[first] then
+        scalar, stop, after = match(text, ELEMENT_NUMBER, at)
+        scalar = scalar and tonumber(scalar)
+      end
+      n = n + 1
+      if scalar then
+        t[n] = scalar
+        more, at = stop == ',', after
+      else
+        t[n], at = value(text, at, depth)
+        more, at = separator(text, at, 'T_ARR_END', 'comma or array end')
+        at = more and match(text, SPACE_BEFORE, at) or at
       end
     end
     return t, at
@@ -242,6 +292,14 @@ function kit.new_decoder(settings)
 
   return function(text)
     max_depth = settings.decode_max_depth
-    return text, array, type, gsub, value, separator
+    quick_numbers = settings.decode_invalid_numbers and IS_DIGIT or NOTHING
+    local result, at = value(text, 1, 0)
+    if at <= #text then
+      local kind, _, _, begin = token(text, at, settings)
+      if kind ~= 'T_END' then
+        unexpected('the end', kind, begin)
+      end
+    end
+    return result
   end
 end

@@ -8,7 +8,6 @@
 --   kit.globals             the table behind _G: KEYS and ARGV are set here
 --   kit.compile(source, name)   a function that sees the global table of scripts, or nil
 --                           and an error; never bytecode
---   kit.proxies             all read-only proxies, which must be empty between two scripts
 --
 -- The functions below differ from Lua's own for one of these reasons:
 --   read-only tables are empty proxies, which raw access has to look through
@@ -311,24 +310,17 @@ local function refuse_unknown(_, name)
   fail("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'")
 end
 
-local proxies = {}
 for name, t in pairs(tables) do
   globals[name] = readonly(t)
-  proxies[#proxies + 1] = globals[name]
 end
 setmetatable(globals, { __index = refuse_unknown })
-local shown = readonly({ __index = refuse_unknown })
-environment = readonly(globals, { __metatable = shown })
+environment = readonly(globals, { __metatable = readonly({ __index = refuse_unknown }) })
 globals._G = environment
-proxies[#proxies + 1] = environment
-proxies[#proxies + 1] = shown
 
 -- ("x"):rep(3) finds the guarded functions, and getmetatable("") only a copy.
 local strings = getmetatable('')
 strings.__index = tables.string
 strings.__metatable = readonly({ __index = globals.string })
-proxies[#proxies + 1] = strings.__metatable
-kit.proxies = proxies
 
 -- A stray access of our own chunks, or a chunk compiled elsewhere, finds nothing.
 local everything = _G

@@ -82,6 +82,7 @@ if not hooks then
 end
 
 function kit.watch(count)
+  state.aborted = false
   period = count
   unreported = 0
   sethook(tick, '', count)

@@ -27,6 +27,25 @@ local tonumber, tostring, type = tonumber, tostring, type
 local LIBRARY = '=(lib)'
 local LIBRARY_POSITION = '^%(lib%):%d+: '
 
+-- A call of the host that answers nil found no memory for its answer: exceptions must not
+-- cross the border, so the error is raised on this side of it. (call and tick have answers
+-- of their own for that.)
+local function check_memory(first, ...)
+  if first == nil then
+    error('not enough memory', 0)
+  end
+  return first, ...
+end
+
+local host = kit.host
+for name, f in pairs(host) do
+  if type(f) == 'userdata' and name ~= 'call' and name ~= 'call_packed' and name ~= 'tick' then
+    host[name] = function(...)
+      return check_memory(f(...))
+    end
+  end
+end
+
 local state = { aborted = false, resp = 2, null = newproxy() }
 kit.state = state
 

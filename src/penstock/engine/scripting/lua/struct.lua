@@ -1,8 +1,9 @@
 -- The struct library: C structures in strings.
 --
 -- Chunk argument:  kit      see kit.lua
--- Uses, of kit.host (structs.py); each answers true and its results, or
--- false, i, problem (argument i is bad; 0: no argument is):
+-- Uses, of kit.host (structs.py); each answers one of
+--   true, result, …       2, table of results       false, i, problem
+-- the last if argument i is bad (0: none is):
 --   struct_pack(format, value, …)     -> string
 --   struct_unpack(format, data, at)   -> value, …, next position
 --   struct_size(format)               -> number
@@ -13,8 +14,10 @@ local find, select, tostring, type, unpack = string.find, select, tostring, type
 local host, number, fail, argument_error = kit.host, kit.number, kit.fail, kit.argument_error
 
 local function settle(ok, ...)
-  if ok then
+  if ok == true then
     return ...
+  elseif ok then
+    return unpack((...))
   end
   local i, problem = ...
   if i == 0 then

@@ -1,0 +1,342 @@
+"""Scripts: compiled once, run one at a time, ended when they take too long or too much.
+
+One runtime belongs to one engine and one thread; ``kill`` alone may come from another.
+The runtime knows no command: the engine hands it a callable that executes them.
+
+How a run ends:
+
+=============================  ====================================================
+the script returns             its value as a reply; ``{err=…}`` is a reply as well
+the script raises              ``CommandError`` with the script's sha1 and line
+``kill()``                     ``CommandError``
+its time is up                 ``ScriptTimeoutError``
+its instructions are used up   ``ScriptTimeoutError``
+memory is used up              ``CommandError``, which the script itself may catch
+``call`` raises anything but   that exception; the script cannot catch it
+``CommandError``
+=============================  ====================================================
+
+What a script did before it ended is the engine's to keep or undo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha1
+from typing import Any, Final
+
+from penstock.engine.scripting.bytecode import keep_frames
+from penstock.engine.scripting.convert import (
+    error_bytes,
+    error_text,
+    integer_of,
+    reply_of,
+    scalar_reply,
+    status_reply,
+    tokens_of,
+)
+from penstock.engine.scripting.sandbox import (
+    MAX_RETURNED,
+    LuaFailedError,
+    OutOfMemoryError,
+    Sandbox,
+    size_of,
+)
+from penstock.engine.scripting.shebang import parse_shebang
+from penstock.errors import CommandError
+from penstock.protocol.replies import Reply, Status
+
+#: The version whose behaviour scripts can rely on.
+REDIS_VERSION: Final = (7, 0, 15)
+
+DEFAULT_MEMORY_LIMIT_BYTES: Final = 256 * 1024 * 1024
+#: A script is looked at after this many instructions, which is about a millisecond.
+PERIOD_INSTRUCTIONS: Final = 100_000
+#: So many KEYS and ARGV are handed over one by one, more of them as a table.
+_MAX_SEPARATE_WORDS: Final = 200
+
+# What redis.lua takes for the kinds of answers to a call.
+_STATUS, _ERROR, _PLAIN_ARRAY, _TOKENS, _TOKEN_TABLE, _ARRAY_TABLE, _ABORT, _NO_MEMORY = range(1, 9)
+_PLAIN_TYPES: Final = frozenset({bytes, int})
+_ABORT_ANSWER: Final = (False, _ABORT)
+_NO_MEMORY_ANSWER: Final = (False, _NO_MEMORY)
+_OUT_OF_MEMORY: Final = "ERR not enough memory"
+
+
+class ScriptTimeoutError(CommandError):
+    """A script used up the time or the instructions it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script that compiles."""
+
+    #: Hexadecimal.
+    sha1: bytes
+    source: bytes
+    #: What its first line promises (see ``shebang.FLAGS``).
+    flags: frozenset[str]
+    #: Whether it has such a line at all.
+    has_shebang: bool
+
+
+class ScriptRuntime:
+    """Compiles and runs scripts.
+
+    ``call(argv, resp3)`` executes a command for the running script; it answers a reply
+    or raises ``CommandError``. ``log(level, text)`` takes what ``redis.log`` is given.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[list[bytes], bool], Reply],
+        *,
+        memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+        log: Callable[[int, bytes], None],
+        monotonic_s: Callable[[], float],
+    ) -> None:
+        self._call = call
+        self._log = log
+        self._monotonic_s = monotonic_s
+        self._scripts: dict[bytes, Script] = {}
+        #: Set by the engine when the running script has written something.
+        self.wrote = False
+        #: Whether the running script may only read. The engine refuses its writes.
+        self.readonly = False
+        #: When the running script began, in the time of ``monotonic_s``.
+        self.running_since: float | None = None
+        self._resp3 = False
+        self._is_killed = False
+        self._deadline_s: float | None = None
+        self._instructions_left: int | None = None
+        #: Why the running script must end.
+        self._verdict: BaseException | None = None
+        self._sandbox = Sandbox(self._host(), memory_limit_bytes)
+
+    def __repr__(self) -> str:
+        state = "idle" if self.running_since is None else f"running since {self.running_since:g}"
+        return f"<ScriptRuntime {state}, {len(self._scripts)} scripts, {self.memory_used_bytes} bytes>"
+
+    @property
+    def is_running(self) -> bool:
+        return self.running_since is not None
+
+    @property
+    def memory_used_bytes(self) -> int:
+        return self._sandbox.memory_used_bytes
+
+    # ---------------------------------------------------------------- scripts
+
+    def compile(self, source: bytes) -> Script:
+        """The script of this source; ``CommandError`` if it does not compile."""
+        digest = sha1(source).hexdigest().encode()
+        script = self._scripts.get(digest)
+        if script is None:
+            body, flags = parse_shebang(source)
+            script = Script(digest, source, flags or frozenset(), flags is not None)
+            self._compile(script, body)
+        return script
+
+    def _compile(self, script: Script, body: bytes) -> None:
+        # Tokens, constants and code of a chunk take a small multiple of its text.
+        if not self._sandbox.has_room(16 * len(body)):
+            raise CommandError(_OUT_OF_MEMORY)
+        try:
+            answer = self._sandbox.compile(script.sha1, body)
+        except OutOfMemoryError:
+            self._sandbox.collect()
+            raise CommandError(_OUT_OF_MEMORY) from None
+        if answer is not True:
+            raise CommandError("ERR Error compiling script (new function): " + error_text(answer[1]))
+        self._scripts[script.sha1] = script
+
+    def forget(self) -> None:
+        """Drop all compiled scripts. A ``Script`` at hand can still be run."""
+        self._scripts.clear()
+        self._sandbox.forget(None)
+
+    # ---------------------------------------------------------------- running
+
+    def run(
+        self,
+        script: Script,
+        keys: list[bytes],
+        args: list[bytes],
+        *,
+        readonly: bool = False,
+        time_limit_s: float | None = None,
+        instruction_limit: int | None = None,
+    ) -> Reply:
+        """Run a script to its end; the table above says how that may look."""
+        if self.running_since is not None:
+            raise RuntimeError("a script is running, and scripts do not nest")
+        if script.sha1 not in self._scripts:
+            self._compile(script, parse_shebang(script.source)[0])
+        words: list[Any] = [*keys, *args]
+        if not self._sandbox.has_room(size_of(words)):
+            raise self._error(script, _OUT_OF_MEMORY.encode())
+        if len(words) > _MAX_SEPARATE_WORDS:
+            words = [self._sandbox.table_from(words)]
+        period = PERIOD_INSTRUCTIONS
+        if instruction_limit is not None:
+            period = max(1, min(period, instruction_limit))
+        self.running_since = now = self._monotonic_s()
+        self.wrote = False
+        self.readonly = readonly or "no-writes" in script.flags
+        self._resp3 = self._is_killed = False
+        self._verdict = None
+        self._deadline_s = None if time_limit_s is None else now + time_limit_s
+        self._instructions_left = instruction_limit
+        try:
+            answer = self._sandbox.run(script.sha1, period, len(keys), *words)
+            if self._verdict is None:
+                return self._reply(script, answer)
+        except OutOfMemoryError:
+            answer = (-1, _OUT_OF_MEMORY.encode())
+        except LuaFailedError as error:
+            answer = (-1, f"ERR {error}".encode("latin-1", "replace"))
+        finally:
+            self.running_since = None
+        raise self._ending(script, answer)
+
+    def kill(self) -> None:
+        """End the running script soon. May be called from any thread."""
+        self._is_killed = True
+
+    def _reply(self, script: Script, answer: Any) -> Reply:
+        """The reply to what ``runner.lua`` answered, or the error that it tells."""
+        kind = answer[0]
+        if kind == 0:
+            return scalar_reply(answer[1])
+        if kind == 1:
+            if set(map(type, answer)) == _PLAIN_TYPES or all(type(value) is not float for value in answer):
+                return list(answer[1:])
+            return [value if type(value) is bytes else integer_of(value) for value in answer[1:]]
+        if kind == 2:
+            return reply_of(iter(answer[1:]))
+        if kind == 3:
+            return reply_of(iter(self._all_tokens(answer)))
+        if kind == 4:
+            return status_reply(answer[1])
+        if kind == 5:
+            return CommandError(error_text(answer[1]))
+        raise self._ending(script, answer)
+
+    def _all_tokens(self, answer: tuple[Any, ...]) -> list[Any]:
+        tokens = list(answer[1:])
+        while (more := self._sandbox.more()) is not None:
+            tokens.extend(more if isinstance(more, tuple) else (more,))
+        return tokens
+
+    # ---------------------------------------------------------------- endings
+
+    def _ending(self, script: Script, answer: tuple[Any, ...]) -> BaseException:
+        """The exception that a run ends with."""
+        verdict = self._verdict
+        if verdict is not None:
+            if isinstance(verdict, _Stop):
+                return self._error(script, str(verdict).encode(), *answer[2:], kind=verdict.kind)
+            return verdict
+        if answer[0] == -2:
+            exception: BaseException = answer[1]
+            return exception
+        if len(answer) == 2:
+            # Memory ran out, or the error handler failed: collect what is left of the script.
+            self._sandbox.collect()
+        return self._error(script, *answer[1:])
+
+    @staticmethod
+    def _error(
+        script: Script,
+        text: bytes,
+        source: bytes | None = None,
+        line: int | None = None,
+        *,
+        kind: type[CommandError] = CommandError,
+    ) -> CommandError:
+        place = "." if source is None else f", on {error_text(source)}:{line}."
+        return kind(f"{error_text(text)} script: {script.sha1.decode()}{place}")
+
+    # ---------------------------------------------------------------- what scripts call
+
+    def _host(self) -> dict[str, Any]:
+        major, minor, patch = REDIS_VERSION
+        return {
+            "call": self._host_call,
+            "call_packed": self._host_call_packed,
+            "tick": self._host_tick,
+            "set_protocol": self._host_set_protocol,
+            "sha1hex": self._host_sha1hex,
+            "log": self._host_log,
+            "keep_frames": self._host_keep_frames,
+            "redis_version": f"{major}.{minor}.{patch}".encode(),
+            "redis_version_number": major << 16 | minor << 8 | patch,
+        }
+
+    def _host_call(self, *words: bytes) -> Any:
+        """Execute a command; ``redis.lua`` tabulates the answers. Must not raise."""
+        try:
+            if self._must_end():
+                return _ABORT_ANSWER
+            if not self._sandbox.has_room():
+                return _NO_MEMORY_ANSWER
+            return self._answer(self._call(list(words), self._resp3))
+        except CommandError as error:
+            text = error_bytes(error)
+            return (text, _ERROR) if self._sandbox.has_room(len(text)) else _NO_MEMORY_ANSWER
+        except BaseException as error:  # noqa: BLE001 - kept, and raised again by run()
+            self._verdict = error
+            return _ABORT_ANSWER
+
+    def _host_call_packed(self, words: bytes, sizes: bytes) -> Any:
+        """The same for many words: lupa's price for single ones grows with their square."""
+        split = []
+        at = 0
+        for size in sizes.split():
+            end = at + int(size)
+            split.append(words[at:end])
+            at = end
+        return self._host_call(*split)
+
+    def _answer(self, reply: Reply) -> Any:
+        kind = type(reply)
+        if kind is bytes:
+            return reply if len(reply) < 65536 or self._sandbox.has_room(len(reply)) else _NO_MEMORY_ANSWER
+        if kind is int:
+            return reply
+        if kind is Status:
+            return reply, _STATUS
+        if reply is None:
+            return None if self._resp3 else False
+        if kind is list and set(map(type, reply)) <= _PLAIN_TYPES:
+            return self._hand_over(reply, _PLAIN_ARRAY, _ARRAY_TABLE)
+        return self._hand_over(tokens_of(reply, self._resp3), _TOKENS, _TOKEN_TABLE)
+
+    def _hand_over(self, values: list[Any], separate: int, as_table: int) -> Any:
+        if not self._sandbox.has_room(size_of(values)):
+            return _NO_MEMORY_ANSWER
+        if len(values) <= MAX_RETURNED:
+            return (False, separate, *values)
+        return self._sandbox.table_from(values), as_table
+
+    def _host_tick(self, instructions: int) -> bool:
+        """Whether the script must end, asked after so many instructions. Must not raise."""
+        try:
+            if self._instructions_left is not None:
+                self._instructions_left -= instructions
+            return self._must_end()
+        except BaseException as error:  # noqa: BLE001 - kept, and raised again by run()
+            self._verdict = error
+            return True
+
+    def _must_end(self) -> bool:
+        if self._verdict is not None:
+            return True
+        if self._is_killed:
+            self._verdict = _Stop("ERR Script killed by user with SCRIPT KILL...", CommandError)
+        elif self._instructions_left is not None and self._instructions_left <= 0:
+            self._verdict = _Stop("ERR Script used up its instructions", ScriptTimeoutError)
+        elif self._deadline_s is not None and self._monotonic_s() >= self._deadline_s:
+            self._verdict = _Stop("ERR Script used up its time", ScriptTimeoutError)
+        return self._verdict is not None

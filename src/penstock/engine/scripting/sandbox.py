@@ -1,0 +1,137 @@
+"""The Lua interpreter and the walls around it.
+
+Rules:
+
+1. Nothing of Python is reachable from a script. Callables of the host are held by
+   closures of our own Lua chunks; they take and return strings, numbers, booleans
+   and tables made here, and no exception leaves one (``_seal``).
+2. Nothing is handed to Lua unless there surely is memory for it (``has_room``). The
+   interpreter reports missing memory by a long jump, which is fine inside Lua and
+   fatal across Python: the jump leaves this thread's hold on Python behind.
+3. The chunks of ``lua/`` run once, in the order of ``_CHUNKS``; the last empties the
+   interpreter's global table. What scripts see instead is built by ``environment.lua``.
+
+This module knows neither commands nor replies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from typing import Any, Final
+
+from lupa import lua51
+
+from penstock.engine.scripting.libraries import bits, structs
+from penstock.errors import ConfigError
+
+#: In order of their needs; the last one answers the functions that run scripts.
+_CHUNKS: Final = (
+    *("kit", "guard", "redis", "cjson_encode", "cjson_decode", "cjson", "cmsgpack", "struct", "bit"),
+    *("random", "environment", "runner"),
+)
+#: What all of them are called in error positions; the chunks know it too.
+_CHUNK_NAME: Final = b"=(lib)"
+
+#: Memory that stays free for what is handed over without being counted.
+_RESERVE_BYTES: Final = 1024 * 1024
+#: The least that makes sense: our own chunks and the reserve, twice.
+_MIN_LIMIT_BYTES: Final = 4 * 1024 * 1024
+#: How many values a call returns one by one. Lua sees to room for twenty on its stack; for
+#: more it would enlarge the stack, by an amount that nobody here can foresee.
+MAX_RETURNED: Final = 12
+#: An array slot and a string's header, with what growing in steps wastes.
+_VALUE_BYTES: Final = 64
+
+OutOfMemoryError: Final[type[Exception]] = lua51.LuaMemoryError
+LuaFailedError: Final[type[Exception]] = lua51.LuaError
+
+
+def _refuse(*_: object) -> None:
+    raise AttributeError("scripts have no access to Python objects")
+
+
+class Sandbox:
+    """One interpreter with all libraries, ready to compile and run scripts.
+
+    ``host`` maps names to what ``lua/`` wants of the host: callables, strings, numbers.
+    """
+
+    def __init__(self, host: Mapping[str, Any], memory_limit_bytes: int) -> None:
+        if memory_limit_bytes < _MIN_LIMIT_BYTES:
+            raise ConfigError(f"memory_limit_bytes must be at least {_MIN_LIMIT_BYTES}")
+        self._lua = lua51.LuaRuntime(
+            encoding=None,
+            register_eval=False,
+            register_builtins=False,
+            unpack_returned_tuples=True,
+            attribute_handlers=(_refuse, _refuse),
+            overflow_handler=float,
+            max_memory=memory_limit_bytes,
+        )
+        self._soft_limit = memory_limit_bytes - _RESERVE_BYTES
+        self._used: Callable[[], int] = self._lua.get_memory_used
+        self.table_from: Callable[[list[Any]], Any] = self._lua.table_from
+        functions = {name: self._seal(f) for name, f in {**bits.FUNCTIONS, **structs.FUNCTIONS}.items()}
+        runner = self._boot({**functions, **host, "memory_limit": memory_limit_bytes})
+        #: The four functions of ``runner.lua``.
+        self.compile: Callable[[bytes, bytes], Any] = runner[b"compile"]
+        self.forget: Callable[[bytes | None], None] = runner[b"forget"]
+        self.run: Callable[..., Any] = runner[b"run"]
+        self.more: Callable[[], Any] = runner[b"more"]
+
+    def _boot(self, host: Mapping[str, Any]) -> Any:
+        kit = self._lua.table_from(
+            {
+                b"host": self._lua.table_from({name.encode(): value for name, value in host.items()}),
+                b"libraries": self._lua.table(),
+            }
+        )
+        load = self._lua.eval(b"loadstring")
+        folder = files("penstock.engine.scripting") / "lua"
+        result = None
+        for name in _CHUNKS:
+            chunk = load((folder / f"{name}.lua").read_bytes(), _CHUNK_NAME)
+            if isinstance(chunk, tuple):
+                raise RuntimeError(f"{name}.lua does not compile: {chunk[1].decode()}")
+            result = chunk(kit)
+        return result
+
+    @property
+    def memory_used_bytes(self) -> int:
+        return self._used()
+
+    def has_room(self, size: int = 0) -> bool:
+        """Whether ``size`` bytes can be handed to Lua; garbage is collected if that is needed."""
+        if self._used() + size <= self._soft_limit:
+            return True
+        self._lua.gccollect()
+        return self._used() + size <= self._soft_limit
+
+    def collect(self) -> None:
+        """Give back the memory of a script that ended for want of it."""
+        self._lua.gccollect()
+
+    def seal(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function for ``host`` as rules 1 and 2 want it; it answers None if memory is short."""
+        return self._seal(function)
+
+    def _seal(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def sealed(*arguments: Any) -> Any:
+            result = function(*arguments)
+            kind = type(result)
+            if kind is tuple:
+                if not self.has_room(size_of(result)):
+                    return None
+                if len(result) > MAX_RETURNED:
+                    return 2, self.table_from(list(result[1:]))
+            elif not self.has_room(len(result) if kind is bytes else 0):
+                return None
+            return result
+
+        return sealed
+
+
+def size_of(values: list[Any] | tuple[Any, ...]) -> int:
+    """The memory that values take in Lua, rather too high."""
+    return _VALUE_BYTES * len(values) + sum(len(value) for value in values if isinstance(value, bytes))
