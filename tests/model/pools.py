@@ -10,6 +10,7 @@ Rules that keep two servers comparable:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count
 from typing import Final
 
@@ -23,8 +24,27 @@ _NOW_S: Final = SystemClock().now_ms() // 1000
 # --------------------------------------------------------------------------------- names
 
 _LONG_HEAD: Final = b"long:" * 100
-#: Two names that share more than the 418 bytes which tell long names apart without a digest …
-LONG_KEYS: Final = (_LONG_HEAD + b"1", _LONG_HEAD + b"2")
+
+
+def _long_names(*ends: bytes) -> Iterator[bytes]:
+    """Names that share more than the 418 bytes which tell long names apart without a digest.
+
+    Their digests are in the order of their bytes: sorted sets order such members by digest,
+    which is the first of the known deviations (see ``comparing``).
+    """
+    previous = b""
+    for end in ends:
+        names = (_LONG_HEAD + end + b"%d" % number for number in count())
+        name = next(name for name in names if fit(name) > fit(previous))
+        yield name
+        previous = name
+
+
+_LONG_NAMES: Final = tuple(_long_names(b"1", b"2", b"a", b"b"))
+LONG_KEYS: Final = _LONG_NAMES[:2]
+LONG_MEMBERS: Final = _LONG_NAMES[2:]
+
+KEYS: Final = (_LONG_HEAD + b"1", _LONG_HEAD + b"2")
 #: … and two members whose digests are in the order of their bytes: sorted sets order such
 #: members by digest, which is the first of the known deviations (see ``comparing``).
 LONG_MEMBERS: Final = next(

@@ -239,7 +239,8 @@ class Dispatcher:
         changes = self._changes
         out = self.out
         slow_ns = self._engine.config.slowlog_threshold_ns
-        now_ms = self._unit.now_ms
+        unit = self._unit
+        now_ms = unit.now_ms
         started = perf_counter_ns()
         for session, argv, entry in plan:
             session.last_entry = entry
@@ -248,6 +249,7 @@ class Dispatcher:
                 reply = self._pass_gate(session, argv, entry) if session.gated else entry.handler(session, argv)
             except CommandError as error:
                 reply = error
+                unit.serial += 1
                 self._engine.statistics.count_error(error)
             if changes.ready or changes.events:
                 self.settle()
@@ -283,9 +285,13 @@ class Dispatcher:
 
     def call(self, session: Session, argv: Argv, entry: Entry) -> Reply:
         """One command inside another (EXEC, scripts): its error is raised, nobody is served yet."""
-        if self._engine.monitors:
-            return self._call_shown(session, argv, entry)
-        return entry.handler(session, argv)
+        try:
+            if self._engine.monitors:
+                return self._call_shown(session, argv, entry)
+            return entry.handler(session, argv)
+        except CommandError:
+            self._unit.serial += 1
+            raise
 
     def _call_shown(self, session: Session, argv: Argv, entry: Entry) -> Reply:
         """Call, and show the command to those who monitor: EVAL before what it calls, others when done."""

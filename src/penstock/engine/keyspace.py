@@ -8,6 +8,10 @@ Rules
 3. Each row of ``expiry:N`` belongs to exactly one live record with that deadline.
 4. Whoever changed a key says so with :meth:`changed`; that is what WATCH, keyspace
    notifications and blocked clients live on.
+5. The collection touched last stays at hand (``_held``), so that a queue or counter that
+   is hit again and again in a unit is not loaded each time. Whoever writes a record by
+   another way lets go of it; so does the end of a unit, of a savepoint or of a command
+   that failed (``Unit.serial``).
 
 It knows nothing of commands and replies. It may be used only inside a unit of work.
 """
@@ -87,7 +91,7 @@ class Changes:
 class Keyspace:
     """One of the sixteen databases."""
 
-    __slots__ = ("_expiry", "_keys", "_watched", "changes", "data", "index", "unit")
+    __slots__ = ("_expiry", "_held", "_held_in", "_keys", "_watched", "changes", "data", "index", "unit")
 
     def __init__(self, unit: Unit, index: int, changes: Changes) -> None:
         self.unit = unit
@@ -98,6 +102,8 @@ class Keyspace:
         self.data = tables[f"data:{index}"]
         self._expiry = tables[f"expiry:{index}"]
         self._watched = tables["watched"]
+        self._held: Collection | None = None
+        self._held_in = 0
 
     # ---------------------------------------------------------------- records
 
@@ -120,6 +126,7 @@ class Keyspace:
 
     def store(self, key: bytes, record: bytes) -> None:
         """Write the record of a key whose deadline did not change."""
+        self._held = None
         self.unit.put(physical(key), record, db=self._keys)
 
     def type_of(self, key: bytes) -> int | None:
@@ -145,6 +152,7 @@ class Keyspace:
 
     def set_string(self, key: bytes, value: bytes, deadline_ms: int | None = None) -> None:
         """Make the key a string, whatever it was; its old deadline goes unless given again."""
+        self._held = None
         name = physical(key)
         if deadline_ms is None and len(key) < FIT_BYTES:
             old = self.unit.replace(name, b"\x01" + value, db=self._keys)
@@ -170,17 +178,31 @@ class Keyspace:
 
     def load(self, key: bytes, kind: type[C]) -> C | None:
         """The collection at a key, None if there is none; WRONGTYPE for another type."""
+        held = self._held
+        if held is not None and held.key == key and type(held) is kind and self._held_in == self.unit.serial:
+            return held
         record = self.find(key)
         if record is None:
             return None
         if record[0] & TYPE_MASK != kind.TYPE:
             raise WrongTypeError
-        return kind(self, key, record)
+        loaded = kind(self, key, record)
+        self._hold(loaded)
+        return loaded
 
     def load_or_new(self, key: bytes, kind: type[C]) -> C:
         """As :meth:`load`, with an empty collection where there is none; ``save`` makes it official."""
         found = self.load(key, kind)
         return kind(self, key, None) if found is None else found
+
+    def store_head(self, collection: Collection, record: bytes) -> None:
+        """Write the record of a collection whose deadline did not change; it stays at hand (rule 5)."""
+        self.unit.put(physical(collection.key), record, db=self._keys)
+        self._hold(collection)
+
+    def _hold(self, collection: Collection) -> None:
+        self._held = collection
+        self._held_in = self.unit.serial
 
     # ---------------------------------------------------------------- deletion
 
@@ -193,6 +215,7 @@ class Keyspace:
         return True
 
     def _remove(self, name: bytes, record: bytes) -> None:
+        self._held = None
         self.unit.delete(name, db=self._keys)
         if record[0] != STRING:
             self._release(name, record)
@@ -269,6 +292,7 @@ class Keyspace:
         if deadline_ms is not None:
             self.unit.put(U64.pack(deadline_ms) + name, b"", db=self._expiry)
         record = layout.encode_head(head.type, deadline_ms, key) + record[head.body :]
+        self._held = None
         self.unit.put(name, record, db=self._keys)
         return True
 
@@ -311,6 +335,7 @@ class Keyspace:
             body = self._copy_elements(body, target)
             self._remove(physical(key), record)
         else:
+            self._held = None
             self.unit.delete(physical(key), db=self._keys)
             if head.deadline_ms is not None:
                 self.unit.delete(U64.pack(head.deadline_ms) + physical(key), db=self._expiry)
@@ -328,6 +353,7 @@ class Keyspace:
 
     def put_body(self, key: bytes, type_: int, deadline_ms: int | None, body: bytes) -> None:
         """Write a record from its parts, releasing what the key held before."""
+        self._held = None
         name = physical(key)
         old = self.unit.replace(name, layout.encode_head(type_, deadline_ms, key) + body, db=self._keys)
         if old is not None:
@@ -362,6 +388,8 @@ class Keyspace:
             keyspace._ready_all_awaited()
 
     def _tables(self) -> tuple[Table, Table, Table]:
+        """All tables of this database, for who is about to change them as a whole."""
+        self._held = None
         return self._keys, self.data, self._expiry
 
     def _exchange_rows(self, one: Table, other: Table) -> None:

@@ -122,7 +122,7 @@ class Scripts:
         if self._readonly and entry.spec.is_write:
             raise CommandError("ERR Write commands are not allowed from read-only scripts.")
         session.protocol = 3 if resp3 else 2
-        return entry.handler(session, argv)
+        return dispatcher.call(session, argv, entry)
 
     # -------------------------------------------------------------------- kill
 

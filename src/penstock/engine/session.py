@@ -69,11 +69,8 @@ class Session:
         self.name = b""
         self.address = b""
         self.local_address = b""
-        self.library_name = b""
-        self.library_version = b""
         self.last_entry: Entry | None = None
         self.no_evict = False
-        self.no_touch = False
         self.reply_mode = ReplyMode.ON
 
         self.authenticated = True

@@ -48,7 +48,8 @@ def pfcount(s: Session, argv: Argv) -> Reply:
     values = _load_all(s, argv[1:])
     if not values:
         return 0
-    count = hyperloglog.count(values)
+    # Of several keys the registers are looked at, even if only one exists.
+    count = hyperloglog.count(values, may_use_cache=len(argv) == 2)
     # The count is kept in the value of a key asked alone, if that costs no transaction:
     # a read need not wait for writers to save us a millisecond next time.
     if len(argv) == 2 and s.ks.unit.writable and hyperloglog.cached_count(values[0]) is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from penstock.engine.bus.subscriptions import CHANNEL, PATTERN, SHARD
+from penstock.engine.commands.help import help_of
 from penstock.engine.commands.registry import Argv, command
 from penstock.engine.datatypes.glob import matcher
 from penstock.engine.session import Session
@@ -166,3 +167,8 @@ def pubsub_shardnumsub(s: Session, argv: Argv) -> Reply:
 @command("PUBSUB|NUMPAT")
 def pubsub_numpat(s: Session, argv: Argv) -> Reply:
     return s.engine.pubsub.pattern_count()
+
+
+@command("PUBSUB|HELP")
+def pubsub_help(s: Session, argv: Argv) -> Reply:
+    return help_of("PUBSUB")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.engine.commands.arguments import integer
+from penstock.engine.commands.help import help_of
 from penstock.engine.commands.registry import Argv, command
 from penstock.engine.session import Session
 from penstock.errors import CommandError
@@ -88,9 +89,4 @@ def script_debug(s: Session, argv: Argv) -> Reply:
 
 @command("SCRIPT|HELP")
 def script_help(s: Session, argv: Argv) -> Reply:
-    return [
-        b"SCRIPT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-        b"EXISTS <sha1> [<sha1> ...], FLUSH [ASYNC|SYNC], KILL, LOAD <script>, HELP",
-    ]
-
-
+    return help_of("SCRIPT")

@@ -107,7 +107,7 @@ class Collection:
         if self._saved is None:
             self._ks.put_body(self.key, self.TYPE, None, record[len(self._head) :])
         else:
-            self._ks.store(self.key, record)
+            self._ks.store_head(self, record)
         self._saved = record
 
 

@@ -103,9 +103,9 @@ def add(value: bytes, elements: Iterable[bytes]) -> tuple[bytes, bool]:
     return (body.to_bytes(), True) if changed else (value, False)
 
 
-def count(values: Sequence[bytes]) -> int:
+def count(values: Sequence[bytes], *, may_use_cache: bool = True) -> int:
     """How many different elements all values together have seen, about."""
-    if len(values) == 1 and (cached := cached_count(values[0])) is not None:
+    if may_use_cache and len(values) == 1 and (cached := cached_count(values[0])) is not None:
         return cached
     return _estimate(reduce(_maximum, map(_registers, values), bytes(_REGISTERS)))
 

@@ -84,7 +84,8 @@ class _Reader:
         for _ in range(self._int()):
             self._constant()
         function.nested = [self.function() for _ in range(self._int())]
-        self._at += 4 * self._int()  # line of every instruction
+        line_count = self._int()
+        self._at += 4 * line_count
         function.local_names = [(self._string(), self._int(), self._int()) for _ in range(self._int())]
         function.upvalue_names = [self._string() for _ in range(self._int())]
         return function

@@ -64,6 +64,14 @@ _NO_MEMORY_ANSWER: Final = (False, _NO_MEMORY)
 _OUT_OF_MEMORY: Final = "ERR not enough memory"
 
 
+class _Stop(Exception):  # noqa: N818 - a verdict, never raised
+    """Why a script was ended, and the kind of error that this is to its caller."""
+
+    def __init__(self, text: str, kind: type[CommandError]) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
 class ScriptTimeoutError(CommandError):
     """A script used up the time or the instructions it was given."""
 
@@ -112,7 +120,7 @@ class ScriptRuntime:
         self._instructions_left: int | None = None
         #: Why the running script must end.
         self._verdict: BaseException | None = None
-        self._sandbox = Sandbox(self._host(), memory_limit_bytes)
+        self._sandbox = self._build_sandbox(memory_limit_bytes)
 
     def __repr__(self) -> str:
         state = "idle" if self.running_since is None else f"running since {self.running_since:g}"
@@ -142,11 +150,12 @@ class ScriptRuntime:
         # Tokens, constants and code of a chunk take a small multiple of its text.
         if not self._sandbox.has_room(16 * len(body)):
             raise CommandError(_OUT_OF_MEMORY)
+        self._verdict = None
         try:
             answer = self._sandbox.compile(script.sha1, body)
-        except OutOfMemoryError:
+        except LuaFailedError:
             self._sandbox.collect()
-            raise CommandError(_OUT_OF_MEMORY) from None
+            raise self._verdict or CommandError(_OUT_OF_MEMORY) from None
         if answer is not True:
             raise CommandError("ERR Error compiling script (new function): " + error_text(answer[1]))
         self._scripts[script.sha1] = script
@@ -260,19 +269,27 @@ class ScriptRuntime:
 
     # ---------------------------------------------------------------- what scripts call
 
-    def _host(self) -> dict[str, Any]:
+    def _build_sandbox(self, memory_limit_bytes: int) -> Sandbox:
         major, minor, patch = REDIS_VERSION
-        return {
-            "call": self._host_call,
-            "call_packed": self._host_call_packed,
-            "tick": self._host_tick,
-            "set_protocol": self._host_set_protocol,
-            "sha1hex": self._host_sha1hex,
-            "log": self._host_log,
-            "keep_frames": self._host_keep_frames,
-            "redis_version": f"{major}.{minor}.{patch}".encode(),
-            "redis_version_number": major << 16 | minor << 8 | patch,
-        }
+        return Sandbox(
+            memory_limit_bytes,
+            entrances={
+                "call": self._host_call,
+                "call_packed": self._host_call_packed,
+                "tick": self._host_tick,
+            },
+            functions={
+                "set_protocol": self._host_set_protocol,
+                "sha1hex": lambda text: sha1(text).hexdigest().encode(),
+                "log": self._host_log,
+                "keep_frames": lambda dump: keep_frames(dump) or False,
+            },
+            constants={
+                "redis_version": f"{major}.{minor}.{patch}".encode(),
+                "redis_version_number": major << 16 | minor << 8 | patch,
+            },
+            on_failure=self._fail,
+        )
 
     def _host_call(self, *words: bytes) -> Any:
         """Execute a command; ``redis.lua`` tabulates the answers. Must not raise."""
@@ -286,7 +303,7 @@ class ScriptRuntime:
             text = error_bytes(error)
             return (text, _ERROR) if self._sandbox.has_room(len(text)) else _NO_MEMORY_ANSWER
         except BaseException as error:  # noqa: BLE001 - kept, and raised again by run()
-            self._verdict = error
+            self._fail(error)
             return _ABORT_ANSWER
 
     def _host_call_packed(self, words: bytes, sizes: bytes) -> Any:
@@ -327,8 +344,21 @@ class ScriptRuntime:
                 self._instructions_left -= instructions
             return self._must_end()
         except BaseException as error:  # noqa: BLE001 - kept, and raised again by run()
-            self._verdict = error
+            self._fail(error)
             return True
+
+    def _host_set_protocol(self, version: int) -> bool:
+        self._resp3 = version == 3
+        return True
+
+    def _host_log(self, level: int, text: bytes) -> bool:
+        self._log(level, text)
+        return True
+
+    def _fail(self, error: BaseException) -> None:
+        """Something of the host failed: the script must end, and the first failure is what is told."""
+        if self._verdict is None:
+            self._verdict = error
 
     def _must_end(self) -> bool:
         if self._verdict is not None:

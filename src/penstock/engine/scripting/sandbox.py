@@ -54,10 +54,20 @@ def _refuse(*_: object) -> None:
 class Sandbox:
     """One interpreter with all libraries, ready to compile and run scripts.
 
-    ``host`` maps names to what ``lua/`` wants of the host: callables, strings, numbers.
+    What ``lua/`` wants of the host comes by name: ``entrances`` keep rules 1 and 2
+    themselves, ``functions`` are made to, ``constants`` are strings and numbers.
+    ``on_failure`` is told the exception of a function, which its caller in Lua never sees.
     """
 
-    def __init__(self, host: Mapping[str, Any], memory_limit_bytes: int) -> None:
+    def __init__(
+        self,
+        memory_limit_bytes: int,
+        *,
+        entrances: Mapping[str, Callable[..., Any]],
+        functions: Mapping[str, Callable[..., Any]],
+        constants: Mapping[str, bytes | int],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
         if memory_limit_bytes < _MIN_LIMIT_BYTES:
             raise ConfigError(f"memory_limit_bytes must be at least {_MIN_LIMIT_BYTES}")
         self._lua = lua51.LuaRuntime(
@@ -69,11 +79,13 @@ class Sandbox:
             overflow_handler=float,
             max_memory=memory_limit_bytes,
         )
+        self._on_failure = on_failure
         self._soft_limit = memory_limit_bytes - _RESERVE_BYTES
         self._used: Callable[[], int] = self._lua.get_memory_used
         self.table_from: Callable[[list[Any]], Any] = self._lua.table_from
-        functions = {name: self._seal(f) for name, f in {**bits.FUNCTIONS, **structs.FUNCTIONS}.items()}
-        runner = self._boot({**functions, **host, "memory_limit": memory_limit_bytes})
+        all_functions = {**bits.FUNCTIONS, **structs.FUNCTIONS, **functions}
+        sealed = {name: self._seal(function) for name, function in all_functions.items()}
+        runner = self._boot({**entrances, **sealed, **constants, "memory_limit": memory_limit_bytes})
         #: The four functions of ``runner.lua``.
         self.compile: Callable[[bytes, bytes], Any] = runner[b"compile"]
         self.forget: Callable[[bytes | None], None] = runner[b"forget"]
@@ -112,22 +124,20 @@ class Sandbox:
         """Give back the memory of a script that ended for want of it."""
         self._lua.gccollect()
 
-    def seal(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function for ``host`` as rules 1 and 2 want it; it answers None if memory is short."""
-        return self._seal(function)
-
     def _seal(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function as rules 1 and 2 want it; it answers None if it failed or memory is short."""
+
         def sealed(*arguments: Any) -> Any:
-            result = function(*arguments)
-            kind = type(result)
-            if kind is tuple:
-                if not self.has_room(size_of(result)):
+            try:
+                result = function(*arguments)
+                if not self.has_room(size_of(result if type(result) is tuple else (result,))):
                     return None
-                if len(result) > MAX_RETURNED:
+                if type(result) is tuple and len(result) > MAX_RETURNED:
                     return 2, self.table_from(list(result[1:]))
-            elif not self.has_room(len(result) if kind is bytes else 0):
+                return result
+            except BaseException as error:  # noqa: BLE001 - the one who is told decides
+                self._on_failure(error)
                 return None
-            return result
 
         return sealed
 

@@ -15,7 +15,9 @@ from penstock.errors import CommandError
 FLAGS: Final = frozenset({"no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"})
 
 # A word is quoted or plain; a closing quote is followed by a blank or the end.
-_WORD: Final = re.compile(rb"""\s*(?:"((?:[^"\\]|\\.)*)"(?=\s|\Z)|'((?:[^'\\]|\\.)*)'(?=\s|\Z)|([^\s"']+))""", re.S)
+_WORD: Final = re.compile(
+    rb"""\s*(?:"((?:[^"\\]|\\.)*)"(?=\s|\Z)|'((?:[^'\\]|\\.)*)'(?=\s|\Z)|([^\s"']+))""", re.S
+)
 
 
 def parse_shebang(source: bytes) -> tuple[bytes, frozenset[str] | None]:

@@ -48,6 +48,8 @@ class Unit:
         self.tables = env.tables
         self.writable = False
         self.now_ms = 0
+        #: changes whenever what was read before may not be trusted any more
+        self.serial = 0
         self._txn: lmdb.Transaction | None = None
         self._counters: dict[bytes, int] = {}
 
@@ -55,6 +57,7 @@ class Unit:
         assert self._txn is None, "units do not nest; use savepoint()"
         self._bind(self.env.begin(write))
         self.writable = write
+        self.serial += 1
         self.now_ms = self.clock.now_ms()
 
     def commit(self) -> None:
@@ -83,10 +86,12 @@ class Unit:
         assert parent is not None
         child = self.env.begin(True, parent)
         self._bind(child)
+        self.serial += 1
         try:
             yield
         except BaseException:
             self._bind(parent)
+            self.serial += 1
             child.abort()
             raise
         self._bind(parent)

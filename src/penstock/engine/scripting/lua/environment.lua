@@ -321,9 +321,3 @@ globals._G = environment
 local strings = getmetatable('')
 strings.__index = tables.string
 strings.__metatable = readonly({ __index = globals.string })
-
--- A stray access of our own chunks, or a chunk compiled elsewhere, finds nothing.
-local everything = _G
-for name in pairs(everything) do
-  everything[name] = nil
-end

@@ -20,7 +20,7 @@
 --
 --   more() -> token, …             the next tokens of an answer 3; none after the last
 --
--- Arrays end at their first nil. Fields are read raw: no metamethod runs here, as the script
+-- It is the last chunk and empties the interpreter's global table. Arrays end at their first nil. Fields are read raw: no metamethod runs here, as the script
 -- is over and nobody would watch it.
 
 local kit = ...
@@ -284,6 +284,13 @@ local function run(id, period, key_count, ...)
     return finish(check_answer(pcall(answer_table, value)))
   end
   return finish(answer_scalar(value))
+end
+
+-- All chunks have run. A stray access of one of them, or a chunk compiled elsewhere, finds
+-- an empty global table.
+local everything = _G
+for name in pairs(everything) do
+  everything[name] = nil
 end
 
 return {
