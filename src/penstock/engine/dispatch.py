@@ -155,7 +155,9 @@ class Dispatcher:
     def is_known(self, argv: Argv) -> bool:
         """Whether there is a command of this name, whatever its arguments."""
         entry = self.entries.get(argv[0].upper())
-        return entry is not None and not (entry.subcommands and argv[1:2] and argv[1].upper() not in entry.subcommands)
+        return entry is not None and not (
+            entry.subcommands and argv[1:2] and argv[1].upper() not in entry.subcommands
+        )
 
     # --------------------------------------------------------------------- run
 
@@ -246,7 +248,9 @@ class Dispatcher:
             session.last_entry = entry
             session.last_used_ms = now_ms
             try:
-                reply = self._pass_gate(session, argv, entry) if session.gated else entry.handler(session, argv)
+                reply = (
+                    self._pass_gate(session, argv, entry) if session.gated else entry.handler(session, argv)
+                )
             except CommandError as error:
                 reply = error
                 unit.serial += 1
@@ -270,7 +274,9 @@ class Dispatcher:
                 raise
             except Exception as error:
                 log.exception("command %r failed", call[1][0])
-                self.out.append((call[0], CommandError(f"ERR internal error: {type(error).__name__}: {error}")))
+                self.out.append(
+                    (call[0], CommandError(f"ERR internal error: {type(error).__name__}: {error}"))
+                )
 
     def _call_refusing(self, plan: list[tuple[Session, Argv, Entry]], refusal: CommandError) -> None:
         """Answer reads; every command that would write gets the refusal."""
@@ -388,26 +394,31 @@ class Dispatcher:
 
 
 class _Savepoint:
+    __slots__ = ("_dispatcher", "_marks", "_unit")
+
     def __init__(self, dispatcher: Dispatcher, unit: Unit) -> None:
         self._dispatcher = dispatcher
-        self._child = unit.savepoint()
+        self._unit = unit
         self._marks = (0, 0, 0, 0, 0)
 
     def __enter__(self) -> None:
         d = self._dispatcher
         changes = d._changes
-        self._marks = (len(d.out), len(d.undo), len(d.after_commit), len(changes.events), len(changes.ready))
-        self._child.__enter__()
+        self._marks = (
+            len(d.out), len(d.undo), len(d.after_commit), len(changes.events), len(changes.ready),
+        )  # fmt: skip
+        self._unit.enter_savepoint()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if kind is not None:
-            d = self._dispatcher
-            out, undo, after, events, ready = self._marks
-            for action in reversed(d.undo[undo:]):
-                action()
-            del d.out[out:], d.undo[undo:], d.after_commit[after:]
-            del d._changes.events[events:], d._changes.ready[ready:]
-        self._child.__exit__(kind, error, trace)  # type: ignore[arg-type]
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._unit.leave_savepoint(keep=kind is None)
+        if kind is None:
+            return
+        d = self._dispatcher
+        out, undo, after, events, ready = self._marks
+        for action in reversed(d.undo[undo:]):
+            action()
+        del d.out[out:], d.undo[undo:], d.after_commit[after:]
+        del d._changes.events[events:], d._changes.ready[ready:]
 
 
 def _pop(items: list[tuple[Argv, Entry]] | deque[Argv]) -> None:

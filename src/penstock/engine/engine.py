@@ -145,7 +145,9 @@ class Engine:
 
     # ----------------------------------------------------------------- execute
 
-    def execute(self, calls: Iterable[tuple[Session, list[bytes]]], script_limit_s: float | None = None) -> None:
+    def execute(
+        self, calls: Iterable[tuple[Session, list[bytes]]], script_limit_s: float | None = None
+    ) -> None:
         """Run a batch in one transaction; replies go to the sessions' sinks when it is safe.
 
         With ``script_limit_s`` a script that runs longer makes the whole batch raise

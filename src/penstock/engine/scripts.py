@@ -15,10 +15,8 @@ from hashlib import sha1
 from typing import TYPE_CHECKING, Final
 
 from penstock.engine.control import SlowScriptError
-try:
-    from penstock.engine.scripting.runtime import Script, ScriptRuntime, ScriptTimeoutError
-except ImportError:
-    ScriptTimeoutError = SlowScriptError
+
+from penstock.engine.scripting.runtime import Script, ScriptRuntime, ScriptTimeoutError
 from penstock.engine.session import Session
 from penstock.errors import CommandError
 from penstock.protocol.replies import OK, Reply
@@ -87,7 +85,9 @@ class Scripts:
 
     # --------------------------------------------------------------------- run
 
-    def run(self, caller: Session, script: Script, keys: list[bytes], args: list[bytes], readonly: bool) -> Reply:
+    def run(
+        self, caller: Session, script: Script, keys: list[bytes], args: list[bytes], readonly: bool
+    ) -> Reply:
         """Run a script for a session; a raised error has undone everything it did."""
         session = self._script_session(caller)
         self._readonly = readonly or "no-writes" in script.flags

@@ -154,5 +154,13 @@ class Session:
         return self.engine.waiting.block(self, argv, keys, timeout_ms, empty)
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else "blocked" if self.blocked else "multi" if self.queue is not None else "idle"
+        state = (
+            "closed"
+            if self.closed
+            else "blocked"
+            if self.blocked
+            else "multi"
+            if self.queue is not None
+            else "idle"
+        )
         return f"<Session {self.number} db={self.ks.index} resp={self.protocol} {state}>"

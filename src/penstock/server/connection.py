@@ -18,8 +18,8 @@ malformed request              no       none: error after the replies, close
 =============================  =======  =====================================
 
 A blocked client is read on since only reading tells that it is gone; what it may send
-ahead is limited. A slice grows while the client reads what it asked for and shrinks
-when it does not, so that few replies wait for somebody who asks for too much.
+ahead is limited. A slice grows while its replies are small and the client reads them, else
+it shrinks, so that the memory for replies stays small however much somebody asks for.
 
 ``receive`` is called by whichever thread runs the engine, everything else by the loop.
 While the engine runs in its own thread the loop neither touches ``_out`` nor flushes.
@@ -48,6 +48,8 @@ log = logging.getLogger("penstock.server")
 #: Commands of one client that may be handed over at once: at first, and at most.
 _FIRST_SLICE: Final = 32
 _LARGEST_SLICE: Final = 1024
+#: A slice whose replies exceed this is followed by a smaller one.
+_SLICE_REPLY_BYTES: Final = 4 * 1024 * 1024
 
 #: What a parsed command costs in memory beside the bytes of its arguments.
 _COMMAND_BYTES: Final = 128
@@ -61,6 +63,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_ahead_bytes",
+        "_answered_bytes",
         "_backlog",
         "_encode",
         "_executor",
@@ -90,6 +93,8 @@ class Connection(asyncio.Protocol):
         self._backlog: list[list[bytes]] = []
         self._ahead_bytes = 0
         self._slice = _FIRST_SLICE
+        #: what the last slice was answered
+        self._answered_bytes = 0
         #: commands that were handed over must be answered before anything else happens
         self._pending = False
         #: tighter limits hold until the client has authenticated
@@ -203,9 +208,10 @@ class Connection(asyncio.Protocol):
         """What ``wait_for_batch`` waited for: everything handed over is answered, or blocked."""
         self._pending = False
         if self._backlog:
-            self._slice = (
-                max(self._slice // 4, 1) if self._write_full else min(self._slice * 2, _LARGEST_SLICE)
-            )
+            if self._write_full or self._answered_bytes > _SLICE_REPLY_BYTES:
+                self._slice = max(self._slice // 4, 1)
+            elif self._answered_bytes < _SLICE_REPLY_BYTES // 2:
+                self._slice = min(self._slice * 2, _LARGEST_SLICE)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -294,7 +300,10 @@ class Connection(asyncio.Protocol):
         transport = self.transport
         if transport is None:
             return
-        transport.write(out[0] if len(out) == 1 else b"".join(out))
+        data = out[0] if len(out) == 1 else b"".join(out)
+        transport.write(data)
+        if self._pending:
+            self._answered_bytes = len(data)
         if self._write_full:
             self._check_output(transport)
         if self.closing:

@@ -41,7 +41,11 @@ def test_names_fit_into_lmdb_keys_and_only_long_ones_have_the_long_length(name: 
         assert fitted == name
 
 
-@given(st.sampled_from([layout.STRING, layout.HASH]), st.none() | st.integers(0, 2**63), st.binary(max_size=1000))
+@given(
+    st.sampled_from([layout.STRING, layout.HASH]),
+    st.none() | st.integers(0, 2**63),
+    st.binary(max_size=1000),
+)
 def test_heads_come_back(type_: int, deadline_ms: int | None, key: bytes) -> None:
     record = layout.encode_head(type_, deadline_ms, key) + b"body"
     head = layout.decode_head(record)

@@ -12,7 +12,9 @@ that follows makes both mean the same) where the callee is
 ``return alias(…)``            a local or upvalue initialised by one of the above
 =============================  ===============================================
 
-All other tail calls stay, so that tail recursion of a script costs no stack.
+All other tail calls stay, so that tail recursion of a script costs no stack. Of our
+own chunks every tail call is made plain: an error names the function that the script
+called, and its frame must still be there.
 
 Layout read here: the dump format of PUC-Rio Lua 5.1 (``ldump.c``). A chunk whose
 header says other sizes is left alone. The input must come from Lua's own
@@ -120,8 +122,16 @@ def keep_frames(dump: bytes) -> bytes | None:
     aliases: set[bytes] = set()
     _collect_aliases(main, aliases)
     patched = bytearray(dump)
-    changed = _patch(main, aliases, patched)
-    return bytes(patched) if changed else None
+    return bytes(patched) if _patch(main, aliases, patched) else None
+
+
+def keep_all_frames(dump: bytes) -> bytes:
+    """The chunk with all its tail calls made plain."""
+    if not dump.startswith(_HEADER):
+        return dump
+    patched = bytearray(dump)
+    _patch(_Reader(dump).function(), None, patched)
+    return bytes(patched)
 
 
 def _library_load_length(code: tuple[int, ...], at: int) -> int:
@@ -155,11 +165,14 @@ def _collect_aliases(function: _Function, aliases: set[bytes]) -> None:
         _collect_aliases(nested, aliases)
 
 
-def _patch(function: _Function, aliases: set[bytes], out: bytearray) -> bool:
+def _patch(function: _Function, aliases: set[bytes] | None, out: bytearray) -> bool:
+    """Make tail calls plain: those of libraries and their aliases, or all if no aliases are given."""
     changed = False
     captures = function.captures()
     for at, word in enumerate(function.code):
-        if word & 63 == _TAILCALL and at not in captures and _calls_library(function, at, captures, aliases):
+        if word & 63 != _TAILCALL or at in captures:
+            continue
+        if aliases is None or _calls_library(function, at, captures, aliases):
             struct.pack_into("<I", out, function.code_at + 4 * at, word & ~63 | _CALL)
             changed = True
     for nested in function.nested:

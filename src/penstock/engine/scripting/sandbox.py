@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from lupa import lua51
 
+from penstock.engine.scripting.bytecode import keep_all_frames
 from penstock.engine.scripting.libraries import bits, structs
 from penstock.errors import ConfigError
 
@@ -99,14 +100,14 @@ class Sandbox:
                 b"libraries": self._lua.table(),
             }
         )
-        load = self._lua.eval(b"loadstring")
+        load, dump = self._lua.eval(b"loadstring"), self._lua.eval(b"string.dump")
         folder = files("penstock.engine.scripting") / "lua"
         result = None
         for name in _CHUNKS:
             chunk = load((folder / f"{name}.lua").read_bytes(), _CHUNK_NAME)
             if isinstance(chunk, tuple):
                 raise RuntimeError(f"{name}.lua does not compile: {chunk[1].decode()}")
-            result = chunk(kit)
+            result = load(keep_all_frames(dump(chunk)), _CHUNK_NAME)(kit)
         return result
 
     @property

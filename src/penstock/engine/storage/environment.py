@@ -51,7 +51,6 @@ _SHARED_TABLES: Final = (
 )  # fmt: skip
 
 
-
 def is_map_full(fault: BaseException) -> bool:
     """Whether the map ended before the disk did: grow it and try again."""
     return isinstance(fault, lmdb.MapFullError)

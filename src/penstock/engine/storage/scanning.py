@@ -32,20 +32,18 @@ def scan_rows(
     collect, or None. Answers the cursor of the next call, 0 at the end.
     """
     found: list[T] = []
-    visited = 0
     width = len(prefix)
     last: bytes | None = None
     cursor = unit.cursor(table)
     if start >= _END or not cursor.set_range(prefix + U64.pack(start)):
         return 0, found
-    for row, value in cursor.iternext():
+    for visited, (row, value) in enumerate(cursor.iternext()):
         if not row.startswith(prefix):
             return 0, found
         place = row[width : width + 8]
         if visited >= count and place != last:
             return int.from_bytes(place, "big"), found
         last = place
-        visited += 1
         got = item(row[width:], value)
         if got is not None:
             found.append(got)

@@ -6,7 +6,7 @@ Rules
   or ``abort``. The caller holds ``Environment.lock`` meanwhile.
 * The hot operations (``get``, ``put``, ``delete`` …) are LMDB's own bound methods,
   exchanged at ``begin``: a wrapper would cost more than the operation.
-* ``savepoint`` opens a child transaction, so that a script can be undone alone.
+* ``enter_savepoint`` opens a child transaction, so that a script can be undone alone.
 * Time stands still inside a unit: ``now_ms`` is read once at ``begin``.
 
 ``system`` table, what this module keeps there
@@ -20,7 +20,6 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, cast
 
 import lmdb
@@ -51,10 +50,11 @@ class Unit:
         #: changes whenever what was read before may not be trusted any more
         self.serial = 0
         self._txn: lmdb.Transaction | None = None
+        self._parents: list[lmdb.Transaction] = []
         self._counters: dict[bytes, int] = {}
 
     def begin(self, write: bool) -> None:
-        assert self._txn is None, "units do not nest; use savepoint()"
+        assert self._txn is None, "units do not nest; use savepoints"
         self._bind(self.env.begin(write))
         self.writable = write
         self.serial += 1
@@ -73,29 +73,34 @@ class Unit:
     def abort(self) -> None:
         txn, self._txn = self._txn, None
         self._counters.clear()
+        if self._parents:  # aborting the outermost ends those inside
+            txn = self._parents[0]
+            self._parents.clear()
         if txn is not None:
             txn.abort()
 
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        """Undo what happens inside if it raises; no effect in a read-only unit."""
+    def enter_savepoint(self) -> None:
+        """From here on changes can be undone alone; no effect in a read-only unit."""
+        if self.writable:
+            parent = self._txn
+            assert parent is not None
+            child = self.env.begin(True, parent)
+            self._parents.append(parent)
+            self._bind(child)
+            self.serial += 1
+
+    def leave_savepoint(self, keep: bool) -> None:
+        """Make what happened since part of the unit, or undo it."""
         if not self.writable:
-            yield
             return
-        parent = self._txn
-        assert parent is not None
-        child = self.env.begin(True, parent)
-        self._bind(child)
-        self.serial += 1
-        try:
-            yield
-        except BaseException:
-            self._bind(parent)
+        child = self._txn
+        assert child is not None
+        self._bind(self._parents.pop())
+        if keep:
+            child.commit()
+        else:
             self.serial += 1
             child.abort()
-            raise
-        self._bind(parent)
-        child.commit()
 
     def entries(self, table: Table) -> int:
         assert self._txn is not None

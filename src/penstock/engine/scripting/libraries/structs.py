@@ -210,6 +210,9 @@ def _previous_size(results: list[Any]) -> int:
         number = float(results.pop())
     except (IndexError, ValueError):
         raise _ProblemError(0, "format 'c0' needs a previous size") from None
+    # As C converts a double to a size on the machines that Redis runs on.
+    if number >= 2.0**64:
+        return 0
     return int(number) if 0 <= number < 2**31 else _MAX_INT
 
 

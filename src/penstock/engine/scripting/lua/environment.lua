@@ -99,10 +99,7 @@ end
 
 local function guarded_unpack(...)
   local t, first, last = ...
-  if last == nil and first == nil then
-    return unpack(t)
-  end
-  if type(t) ~= 'table' then
+  if (last == nil and first == nil) or type(t) ~= 'table' then
     return unpack(...)
   end
   first = first == nil and 1 or int32(number(2, first))

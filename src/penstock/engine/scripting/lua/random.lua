@@ -1,9 +1,9 @@
--- math.random and math.randomseed as scripts see them: the same numbers in every run.
+-- math.random and math.randomseed as scripts see them: the same sequence from the start of
+-- every process, not begun anew by every script, as in Redis 7.
 --
 -- Chunk argument:  kit      see kit.lua
 -- Leaves in it:
 --   kit.libraries.random, kit.libraries.randomseed
---   kit.reseed()            what every script begins with
 --
 -- The generator is the linear congruential one of drand48: x' = 0x5DEECE66D·x + 0xB mod 2^48,
 -- of which the upper 31 bits are used. A double holds 53 bits, so the product is made of two
@@ -31,10 +31,7 @@ local function draw()
   return (floor((high * HALF + low) / 2 ^ 17) % MAX) / MAX
 end
 
-function kit.reseed()
-  high, low = 0, 0x330E
-end
-kit.reseed()
+seed(0x1234ABCD)
 
 function kit.libraries.random(...)
   local r = draw()

@@ -28,7 +28,7 @@ local getmetatable, next, rawget, type = getmetatable, next, rawget, type
 local pcall, unpack, xpcall = pcall, unpack, xpcall
 local globals, state, handler = kit.globals, kit.state, kit.handler
 local compile, watch, unwatch = kit.compile, kit.watch, kit.unwatch
-local reseed, reset_cjson, null = kit.reseed, kit.reset_cjson, kit.state.null
+local reset_cjson, null = kit.reset_cjson, kit.state.null
 
 local MAX_DEPTH = 200
 -- How many values are handed to the host at once: Lua 5.1 allows for about 8000.
@@ -273,7 +273,6 @@ end
 local function run(id, period, key_count, ...)
   globals.KEYS, globals.ARGV = split(key_count, ...)
   state.resp = 2
-  reseed()
   watch(period)
   -- Called by C, not by us: in a script, error(text, 2) finds no position there.
   local ok, value = xpcall(scripts[id], handler)
