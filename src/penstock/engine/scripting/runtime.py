@@ -38,6 +38,7 @@ from penstock.engine.scripting.convert import (
 )
 from penstock.engine.scripting.sandbox import (
     MAX_RETURNED,
+    SMALL_BYTES,
     LuaFailedError,
     OutOfMemoryError,
     Sandbox,
@@ -116,11 +117,14 @@ class ScriptRuntime:
         self.running_since: float | None = None
         self._resp3 = False
         self._is_killed = False
+        #: Whether a call has to look if the script must end; ticks always do.
+        self._is_pressed = False
         self._deadline_s: float | None = None
         self._instructions_left: int | None = None
         #: Why the running script must end.
         self._verdict: BaseException | None = None
         self._sandbox = self._build_sandbox(memory_limit_bytes)
+        self._has_room = self._sandbox.has_room
 
     def __repr__(self) -> str:
         state = "idle" if self.running_since is None else f"running since {self.running_since:g}"
@@ -148,7 +152,7 @@ class ScriptRuntime:
 
     def _compile(self, script: Script, body: bytes) -> None:
         # Tokens, constants and code of a chunk take a small multiple of its text.
-        if not self._sandbox.has_room(16 * len(body)):
+        if not self._has_room(16 * len(body)):
             raise CommandError(_OUT_OF_MEMORY)
         self._verdict = None
         try:
@@ -182,8 +186,8 @@ class ScriptRuntime:
             raise RuntimeError("a script is running, and scripts do not nest")
         if script.sha1 not in self._scripts:
             self._compile(script, parse_shebang(script.source)[0])
-        words: list[Any] = [*keys, *args]
-        if not self._sandbox.has_room(size_of(words)):
+        words: list[Any] = keys + args
+        if not self._has_room(size_of(words)):
             raise self._error(script, _OUT_OF_MEMORY.encode())
         if len(words) > _MAX_SEPARATE_WORDS:
             words = [self._sandbox.table_from(words)]
@@ -194,6 +198,7 @@ class ScriptRuntime:
         self.wrote = False
         self.readonly = readonly or "no-writes" in script.flags
         self._resp3 = self._is_killed = False
+        self._is_pressed = time_limit_s is not None
         self._verdict = None
         self._deadline_s = None if time_limit_s is None else now + time_limit_s
         self._instructions_left = instruction_limit
@@ -211,7 +216,7 @@ class ScriptRuntime:
 
     def kill(self) -> None:
         """End the running script soon. May be called from any thread."""
-        self._is_killed = True
+        self._is_killed = self._is_pressed = True
 
     def _reply(self, script: Script, answer: Any) -> Reply:
         """The reply to what ``runner.lua`` answered, or the error that it tells."""
@@ -294,14 +299,18 @@ class ScriptRuntime:
     def _host_call(self, *words: bytes) -> Any:
         """Execute a command; ``redis.lua`` tabulates the answers. Must not raise."""
         try:
-            if self._must_end():
+            if self._is_pressed and self._must_end():
                 return _ABORT_ANSWER
-            if not self._sandbox.has_room():
+            if not self._has_room():
                 return _NO_MEMORY_ANSWER
-            return self._answer(self._call(list(words), self._resp3))
+            reply = self._call(list(words), self._resp3)
+            kind = type(reply)
+            if kind is int or (kind is bytes and len(reply) <= SMALL_BYTES):
+                return reply
+            return self._answer(reply)
         except CommandError as error:
             text = error_bytes(error)
-            return (text, _ERROR) if self._sandbox.has_room(len(text)) else _NO_MEMORY_ANSWER
+            return (text, _ERROR) if self._has_room(len(text)) else _NO_MEMORY_ANSWER
         except BaseException as error:  # noqa: BLE001 - kept, and raised again by run()
             self._fail(error)
             return _ABORT_ANSWER
@@ -318,20 +327,18 @@ class ScriptRuntime:
 
     def _answer(self, reply: Reply) -> Any:
         kind = type(reply)
-        if kind is bytes:
-            return reply if len(reply) < 65536 or self._sandbox.has_room(len(reply)) else _NO_MEMORY_ANSWER
-        if kind is int:
-            return reply
-        if kind is Status:
-            return reply, _STATUS
         if reply is None:
             return None if self._resp3 else False
+        if kind is Status:
+            return reply, _STATUS
+        if kind is bytes:
+            return reply if self._has_room(len(reply)) else _NO_MEMORY_ANSWER
         if kind is list and set(map(type, reply)) <= _PLAIN_TYPES:
             return self._hand_over(reply, _PLAIN_ARRAY, _ARRAY_TABLE)
         return self._hand_over(tokens_of(reply, self._resp3), _TOKENS, _TOKEN_TABLE)
 
     def _hand_over(self, values: list[Any], separate: int, as_table: int) -> Any:
-        if not self._sandbox.has_room(size_of(values)):
+        if not self._has_room(size_of(values)):
             return _NO_MEMORY_ANSWER
         if len(values) <= MAX_RETURNED:
             return (False, separate, *values)
@@ -340,6 +347,8 @@ class ScriptRuntime:
     def _host_tick(self, instructions: int) -> bool:
         """Whether the script must end, asked after so many instructions. Must not raise."""
         try:
+            if self.running_since is None:
+                return False
             if self._instructions_left is not None:
                 self._instructions_left -= instructions
             return self._must_end()
@@ -357,6 +366,7 @@ class ScriptRuntime:
 
     def _fail(self, error: BaseException) -> None:
         """Something of the host failed: the script must end, and the first failure is what is told."""
+        self._is_pressed = True
         if self._verdict is None:
             self._verdict = error
 

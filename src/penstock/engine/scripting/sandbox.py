@@ -41,6 +41,8 @@ _MIN_LIMIT_BYTES: Final = 4 * 1024 * 1024
 #: How many values a call returns one by one. Lua sees to room for twenty on its stack; for
 #: more it would enlarge the stack, by an amount that nobody here can foresee.
 MAX_RETURNED: Final = 12
+#: A string of this size fits into the reserve and need not be counted.
+SMALL_BYTES: Final = 64 * 1024
 #: An array slot and a string's header, with what growing in steps wastes.
 _VALUE_BYTES: Final = 64
 
@@ -145,4 +147,6 @@ class Sandbox:
 
 def size_of(values: list[Any] | tuple[Any, ...]) -> int:
     """The memory that values take in Lua, rather too high."""
-    return _VALUE_BYTES * len(values) + sum(len(value) for value in values if isinstance(value, bytes))
+    if not values:
+        return 0
+    return _VALUE_BYTES * len(values) + sum([len(value) for value in values if isinstance(value, bytes)])

@@ -168,7 +168,7 @@ def encode_score(score: float) -> bytes:
 
 def decode_score(data: bytes) -> float:
     if data[0] & 0x80:
-        return -_DOUBLE.unpack(data)[0] + 0.0
+        return float(0.0 - _DOUBLE.unpack(data)[0])
     return float(_DOUBLE.unpack(data.translate(_INVERTED))[0])
 
 

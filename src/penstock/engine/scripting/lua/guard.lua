@@ -88,9 +88,12 @@ function kit.watch(count)
   sethook(tick, '', count)
 end
 
+-- The hook of the main thread may stay: the host answers it while no script runs.
 function kit.unwatch()
-  sethook()
-  state.aborted = false
+  if state.aborted then
+    state.aborted = false
+    sethook()
+  end
   if has_coroutines then
     has_coroutines = false
     for key in pairs(hooks) do

@@ -172,7 +172,21 @@ local function send(words, count)
   return host_call_packed(concat(words), concat(sizes, ' '))
 end
 
+-- Whether there are one to four words, all strings: nothing has to be done to them then.
+local function is_short(...)
+  local a, b, c, d, e = ...
+  if e ~= nil or type(a) ~= 'string' then
+    return false
+  end
+  local count = select('#', ...)
+  return count < 5 and (count < 2 or type(b) == 'string') and (count < 3 or type(c) == 'string')
+    and (count < 4 or type(d) == 'string')
+end
+
 local function call(...)
+  if is_short(...) then
+    return raise_reply(host_call(...))
+  end
   local words, count = words_of(...)
   if not words then
     error({ err = count }, 0)
@@ -181,6 +195,9 @@ local function call(...)
 end
 
 local function pcall(...)
+  if is_short(...) then
+    return return_reply(host_call(...))
+  end
   local words, count = words_of(...)
   if not words then
     return { err = count }
