@@ -9,7 +9,13 @@
     │   ├── StoreCorruptError a record does not decode
     │   ├── StoreFormatError  the directory was written by another layout version
     │   └── StoreBusyError    no reader slot was free
-    ├── ClosedError           used after close, or after fork
+    ├── ConnectionLostError   the way to the server is cut
+    │   ├── NotSentError        the command never left; sending it again is safe
+    │   └── OutcomeUnknownError it was sent and no reply came; it may or may not have run
+    ├── CommandTimeoutError   no reply within the time given (also a TimeoutError)
+    ├── BackpressureError     too many commands wait; the limit is named
+    ├── AuthenticationError   the server refused the credentials
+    ├── ClosedError           used after close, after fork, or on another event loop
     └── ConfigError           a setting makes no sense; the message names it
 
 Rules: foreign exceptions (lmdb, lupa, hiredis, OS) are translated where they
@@ -63,8 +69,32 @@ class StoreBusyError(StoreError):
     """Every reader slot of the store is taken."""
 
 
+class ConnectionLostError(PenstockError):
+    """The way to the server is cut."""
+
+
+class NotSentError(ConnectionLostError):
+    """The command never left this process; sending it again is safe."""
+
+
+class OutcomeUnknownError(ConnectionLostError):
+    """The command was sent and the connection ended before its reply: it may or may not have run."""
+
+
+class CommandTimeoutError(PenstockError, TimeoutError):
+    """No reply came within the time given. The command may still run."""
+
+
+class BackpressureError(PenstockError):
+    """Too many commands are waiting already; the message names the limit."""
+
+
+class AuthenticationError(PenstockError):
+    """The server refused the credentials."""
+
+
 class ClosedError(PenstockError):
-    """The object was used after it was closed, or in a forked child."""
+    """The object was used after it was closed, in a forked child, or on another event loop."""
 
 
 class ConfigError(PenstockError):

@@ -28,7 +28,9 @@ MIB = 1 << 20
 
 
 @pytest.fixture(scope="module", params=["uvloop", "asyncio"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockServer]:
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PenstockServer]:
     """One server for the module; its log must never show a traceback."""
     store = tmp_path_factory.mktemp("server") / "store.pen"
     with PenstockServer(store, durability="relaxed", environment={"PENSTOCK_LOOP": request.param}) as running:
@@ -140,7 +142,9 @@ async def test_redis_py_asyncio(server: PenstockServer, protocol: int) -> None:
 def test_redis_cli(server: PenstockServer) -> None:
     def cli(*words: str, stdin: str = "") -> str:
         command = ["redis-cli", "-p", str(server.port), *words]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True, timeout=20).stdout
+        return subprocess.run(
+            command, input=stdin, capture_output=True, text=True, check=True, timeout=20
+        ).stdout
 
     assert cli("flushall") == "OK\n"
     assert cli("set", "greeting", "hello") == "OK\n"
@@ -170,7 +174,9 @@ def test_redis_benchmark(server: PenstockServer, pipeline: str) -> None:
 
 def test_a_long_pipeline_is_answered_in_order(wire: Wire) -> None:
     count = 30_000
-    sender = threading.Thread(target=lambda: wire.raw(b"".join(pack("ECHO", number) for number in range(count))))
+    sender = threading.Thread(
+        target=lambda: wire.raw(b"".join(pack("ECHO", number) for number in range(count)))
+    )
     sender.start()
     assert [wire.receive() for _ in range(count)] == [b"%d" % number for number in range(count)]
     sender.join()
@@ -183,7 +189,9 @@ def test_replies_do_not_depend_on_how_the_bytes_are_cut(wire: Wire) -> None:
     assert [wire.receive() for _ in range(3)] == [b"OK", b"v\r\n$3", b"PONG"]
 
 
-def test_commands_of_many_clients_in_one_tick_keep_their_own_order(server: PenstockServer, wire: Wire) -> None:
+def test_commands_of_many_clients_in_one_tick_keep_their_own_order(
+    server: PenstockServer, wire: Wire
+) -> None:
     clients = [connect(server.port) for _ in range(30)]
     for client in clients:
         client.raw(b"".join(pack("INCR", "n") for _ in range(20)))
@@ -284,7 +292,9 @@ def test_a_client_that_resets_its_connection_harms_nobody(server: PenstockServer
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(70_000), b"-ERR Protocol error: too big"),
     ],
 )
-def test_a_malformed_request_closes_after_the_replies_before_it(wire: Wire, sent: bytes, answered: bytes) -> None:
+def test_a_malformed_request_closes_after_the_replies_before_it(
+    wire: Wire, sent: bytes, answered: bytes
+) -> None:
     wire.raw(pack("SET", "k", "v") + pack("GET", "k") + sent)
     assert wire.rest().startswith(b"+OK\r\n$1\r\nv\r\n" + answered)
 
@@ -317,7 +327,9 @@ def test_refused_commands_leave_the_connection_open(wire: Wire) -> None:
     assert wire.do("PING") == b"PONG"
 
 
-def test_a_request_over_the_limits_is_refused_before_it_is_buffered(server: PenstockServer, wire: Wire) -> None:
+def test_a_request_over_the_limits_is_refused_before_it_is_buffered(
+    server: PenstockServer, wire: Wire
+) -> None:
     before = resident_bytes(server.process.pid)
     wire.raw(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n" % (600 * MIB))
     assert wire.rest() == b"-ERR Protocol error: invalid bulk length\r\n"
@@ -341,7 +353,9 @@ def test_a_large_value_travels_both_ways(wire: Wire) -> None:
 
 
 @pytest.fixture(scope="module", params=["uvloop", "asyncio"])
-def locked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockServer]:
+def locked(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PenstockServer]:
     """A server with a password."""
     store = tmp_path_factory.mktemp("locked") / "store.pen"
     environment = {"PENSTOCK_LOOP": request.param, "PENSTOCK_PASSWORD": "secret"}
@@ -355,7 +369,9 @@ def test_nothing_without_the_password(locked: PenstockServer) -> None:
     with connect(locked.port) as wire:
         assert wire.error("GET", "k") == "NOAUTH Authentication required."
         assert wire.error("SUBSCRIBE", "c") == "NOAUTH Authentication required."
-        assert wire.error("HELLO", 3).startswith("NOAUTH HELLO must be called with the client already authenticated")
+        assert wire.error("HELLO", 3).startswith(
+            "NOAUTH HELLO must be called with the client already authenticated"
+        )
         assert wire.error("AUTH", "wrong") == "WRONGPASS invalid username-password pair or user is disabled."
         assert wire.error("AUTH", "somebody", "secret").startswith("WRONGPASS")
         assert wire.do("AUTH", "secret") == b"OK"

@@ -14,7 +14,9 @@ from tests.integration.wire import Wire, connect, pack, table_sizes, wait_until
 
 
 @pytest.fixture(scope="module", params=["uvloop", "asyncio"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockServer]:
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PenstockServer]:
     store = tmp_path_factory.mktemp("blocking") / "store.pen"
     with PenstockServer(store, durability="relaxed", environment={"PENSTOCK_LOOP": request.param}) as running:
         yield running

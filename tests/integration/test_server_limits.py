@@ -73,9 +73,14 @@ def test_a_client_that_does_not_read_is_not_served_on(tmp_path: Path, environmen
         assert resident_bytes(server.process.pid) - before < 100 * MIB
 
 
-def test_unread_replies_over_the_limit_end_the_connection(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_unread_replies_over_the_limit_end_the_connection(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
     options = ("--output-limit-mb", "8")
-    with serving(tmp_path / "s.pen", *options, environment=environment) as server, connect(server.port) as other:
+    with (
+        serving(tmp_path / "s.pen", *options, environment=environment) as server,
+        connect(server.port) as other,
+    ):
         other.do("SET", "big", "v" * MIB)
         with connect_narrow(server.port) as lazy:
             lazy.raw(pack("MGET", *["big"] * 20))
@@ -87,7 +92,10 @@ def test_unread_replies_over_the_limit_end_the_connection(tmp_path: Path, enviro
 
 def test_a_subscriber_that_does_not_read_is_disconnected(tmp_path: Path, environment: dict[str, str]) -> None:
     options = ("--pubsub-limit-mb", "4")
-    with serving(tmp_path / "s.pen", *options, environment=environment) as server, connect(server.port) as other:
+    with (
+        serving(tmp_path / "s.pen", *options, environment=environment) as server,
+        connect(server.port) as other,
+    ):
         with connect(server.port) as good, connect_narrow(server.port) as lazy:
             good.do("SUBSCRIBE", "news")
             lazy.do("SUBSCRIBE", "news")
@@ -107,12 +115,15 @@ def test_a_subscriber_that_does_not_read_is_disconnected(tmp_path: Path, environ
 
 def test_a_monitor_that_does_not_read_is_disconnected(tmp_path: Path, environment: dict[str, str]) -> None:
     options = ("--pubsub-limit-mb", "1")
-    with serving(tmp_path / "s.pen", *options, environment=environment) as server, connect(server.port) as other:
-        with connect_narrow(server.port) as lazy:
-            lazy.do("MONITOR")
-            for _ in range(100):
-                other.do("ECHO", "m" * 100_000)
-            wait_until(lambda: b"connected_clients:1\r" in other.do("INFO", "clients"))
+    with (
+        serving(tmp_path / "s.pen", *options, environment=environment) as server,
+        connect(server.port) as other,
+        connect_narrow(server.port) as lazy,
+    ):
+        lazy.do("MONITOR")
+        for _ in range(100):
+            other.do("ECHO", "m" * 100_000)
+        wait_until(lambda: b"connected_clients:1\r" in other.do("INFO", "clients"))
 
 
 # ---------------------------------------------------------- in process, for limits that no option sets
@@ -184,3 +195,15 @@ async def test_a_reply_that_cannot_be_encoded_is_an_error_to_its_client_alone(tm
         connection.flush()
         assert await reader.readline() == b"-ERR internal error: the reply cannot be sent\r\n"
         writer.close()
+
+
+async def test_a_stop_does_not_wait_for_ever_for_a_client_that_does_not_read(tmp_path: Path) -> None:
+    async with in_process(tmp_path / "s.pen", shutdown_timeout_s=0.2) as server:
+        loop = asyncio.get_running_loop()
+        with socket.create_connection(("127.0.0.1", server.port)) as lazy:
+            lazy.setblocking(False)
+            await loop.sock_sendall(lazy, pack("SET", "big", "v" * (16 * MIB)) + pack("GET", "big") * 4)
+            assert await loop.sock_recv(lazy, 5) == b"+OK\r\n"
+            started_s = loop.time()
+            await server.stop()
+            assert loop.time() - started_s >= 0.2

@@ -106,7 +106,9 @@ def table_sizes(store: Path) -> Iterator[Callable[[str], int]]:
 
         def count(table: str) -> int:
             found = [0]
-            engine.run_task(lambda: found.__setitem__(0, engine.unit.entries(engine.unit.tables[table])), write=False)
+            engine.run_task(
+                lambda: found.__setitem__(0, engine.unit.entries(engine.unit.tables[table])), write=False
+            )
             return found[0]
 
         yield count

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tests.model.pools import JUNK, KEYS, POOLS
+from tests.model.scripts import Scripted
 from tests.model.templates import Argv, Chooser, Grammar, Pool, spoil
 
 STRINGS: Final = """
@@ -247,6 +248,26 @@ SORT_RO key [BY sort_by] [LIMIT limit limit] (GET sort_get)* [ASC|DESC] [ALPHA]
 MEMORY USAGE key [SAMPLES count]
 """
 
+TRANSACTIONS: Final = """
+4 MULTI
+4 EXEC
+DISCARD
+4 WATCH key+
+UNWATCH
+"""
+
+#: Sent only where they do not block: inside MULTI.
+BLOCKING: Final = """
+BLPOP key+ 0
+BRPOP key+ 0
+BLMOVE key key (LEFT|RIGHT) (LEFT|RIGHT) 0
+BRPOPLPUSH key key 0
+BLMPOP 0 #key (LEFT|RIGHT) [COUNT count]
+BZPOPMIN key+ 0
+BZPOPMAX key+ 0
+BZMPOP 0 #key (MIN|MAX) [COUNT count]
+"""
+
 #: A little of everything around a family of its own.
 AROUND: Final = """
 2 DEL key+
@@ -310,11 +331,20 @@ def family(name: str) -> Mixture:
     return Mixture([Grammar(FAMILIES[name], POOLS)], b"ZADD" if name == "sorted_sets_by_name" else b"")
 
 
-def everything() -> Mixture:
-    """All families, each mostly on keys of its own; commands on keys go everywhere."""
-    grammars = []
+def everything(*more: str) -> Mixture:
+    """All families, each mostly on keys of its own; commands on keys, and ``more``, go everywhere."""
+    grammars = [Grammar(text, POOLS) for text in more]
     for text, home in _HOMES.items():
         pools: dict[str, Pool] = {**POOLS, "key": (*home * 6, *KEYS)}
         grammars.append(Grammar(text, pools))
     grammars.append(Grammar(KEYSPACE + EXPIRY, POOLS))
     return Mixture(grammars)
+
+
+def scripts() -> Scripted:
+    return Scripted(everything(BLOCKING, TRANSACTIONS))
+
+
+def transactions() -> Mixture:
+    """A third of it begins, ends and watches; with the rest there is something to watch."""
+    return everything(*[TRANSACTIONS] * 4, BLOCKING)

@@ -7,11 +7,14 @@ SCAN, HSCAN, …       a whole iteration on each side; what was found is compare
 SPOP                 ours chooses; the real server must have had the members, and loses them
 SRANDMEMBER, …       both choose; ours must be a possible choice
 PFCOUNT              ours runs beside a write: the count is kept in the value only if
-                     that costs no transaction, and Redis always keeps it
+                     that costs no transaction, and Redis always keeps it, which
+                     those who watch the key notice; with several clients it gets its
+                     key twice, then nobody keeps anything
 DBSIZE               expired keys are removed first, since it counts them until somebody looks
 SORT                 the real server gets a SCAN first: 7.0 looks at an errno that a
                      huge cursor may have left behind
 ``@TRANSFER``        one side dumps a key, both restore it
+``@UNDONE``          ours runs commands in a script that fails: nothing may come of them
 ===================  ========================================================================
 
 At the end :meth:`Pair.compare_keyspaces` reads everything from both sides, passes dumps
@@ -21,30 +24,41 @@ each way, and checks that our store holds together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, cast
 
 from penstock.engine import Engine
 from penstock.engine.check import check_store
 from penstock.testing.servers import RealServer
+from tests.model.chance import (
+    ALL,
+    CHOICES,
+    SCANS,
+    counting_twice,
+    leaves_chance,
+    whole_number,
+    without_chance,
+)
 from tests.model.comparing import (
     agree_at_all,
     items_of,
-    leaves_chance,
-    leaves_halves,
     pairs,
     sort,
+    stops_halfway,
     without_negative_zero,
 )
-from tests.model.sides import Bare, Local, Real, Side
+from tests.model.scripts import UNDONE
+from tests.model.sides import Bare, Local, Real, Side, run_together
 from tests.model.templates import Argv
 from tests.model.wire import Typed
 
-_SCANS: Final = frozenset((b"SCAN", b"HSCAN", b"SSCAN", b"ZSCAN"))
-_CHOICES: Final = frozenset((b"SRANDMEMBER", b"HRANDFIELD", b"ZRANDMEMBER"))
-_ALL: Final = b"100000"
+#: Sent inside MULTI only, where they do not block.
+_BLOCKING: Final = frozenset(b"BLPOP BRPOP BLMOVE BRPOPLPUSH BLMPOP BZPOPMIN BZPOPMAX BZMPOP".split())
+_QUEUE_CHANGING: Final = frozenset((b"MULTI", b"EXEC", b"DISCARD"))
 #: An iteration of a few hundred elements one by one is shorter.
 _SCAN_LIMIT: Final = 2000
 _DATABASES: Final = 16
+#: Redis overflows when it adds the present time to more (see ``comparing.DEVIATIONS``).
+_LONGEST_LIFE_MS: Final = 1 << 62
 #: Where dumps are tried out; no command of the grammar comes here.
 _SPARE_DATABASE: Final = b"15"
 
@@ -70,6 +84,9 @@ class Connection:
         self.real.close()
 
 
+Call: TypeAlias = tuple[Connection, Argv]
+
+
 class Pair:
     """Both servers, with as many clients as a test needs."""
 
@@ -80,7 +97,9 @@ class Pair:
         if server.kind == "redis":
             self._watcher.real.run([[b"DEBUG", b"SET-ACTIVE-EXPIRE", b"0"]])
         self.connections = [
-            Connection(Local(engine) if resp == 3 else Bare(engine), Real(server, resp))
+            Connection(
+                Local(engine) if (resp, connections) == (3, 1) else Bare(engine, resp), Real(server, resp)
+            )
             for _ in range(connections)
         ]
         self._history: list[tuple[int, Argv]] = []
@@ -101,39 +120,40 @@ class Pair:
 
     # ----------------------------------------------------------------------------- running
 
-    def run(self, commands: Sequence[Argv], number: int = 0) -> None:
-        """Let one client run some commands, in one batch as far as that is possible."""
-        batch: list[Argv] = []
-        client = self.connections[number]
-        for argv in commands:
-            if leaves_chance(argv):
+    def run(self, calls: Sequence[tuple[int, Argv]]) -> None:
+        """Let clients run some commands, in one transaction of our engine as far as that is possible."""
+        batch: list[Call] = []
+        for number, argv in calls:
+            client = self.connections[number]
+            queued = client.queue is not None
+            if leaves_chance(argv) or (argv[0].upper() in _BLOCKING and not queued):
                 continue
-            if client.queue is not None:
+            if queued:
                 argv = without_chance(argv)
             self._history.append((number, argv))
-            special = None if client.queue is not None else self._special(argv)
-            if special is None and argv[0].upper() not in (b"MULTI", b"EXEC", b"DISCARD"):
-                batch.append(argv)
+            special = None if queued else self._special(argv)
+            if special is None and argv[0].upper() not in _QUEUE_CHANGING:
+                batch.append((client, argv))
                 continue
-            self._run_batch(client, batch)
+            self._run_batch(batch)
             batch = []
             if special is None:
-                self._run_batch(client, [argv])
+                self._run_batch([(client, argv)])
             else:
                 special(client, argv)
                 self.compared += 1
-        self._run_batch(client, batch)
+        self._run_batch(batch)
 
-    def _run_batch(self, client: Connection, batch: list[Argv]) -> None:
+    def _run_batch(self, batch: list[Call]) -> None:
         if not batch:
             return
-        client.real.send(batch)
-        ours = client.ours.run(batch)
-        real = client.real.receive(len(batch))
-        for argv, one, other in zip(batch, ours, real, strict=True):
-            self._check(argv, one, other, client.queue or ())
+        ours = run_ours(batch)
+        for (client, argv), one in zip(batch, ours, strict=True):
+            other = client.real.run([argv])[0]
+            inner = client.queue or ()
+            self._check(argv, one, other, inner)
             self._follow_queue(client, argv, other)
-            if leaves_halves(argv, other):
+            if stops_halfway(argv, other, inner):
                 raise EndOfComparison
         self.compared += len(batch)
 
@@ -152,16 +172,18 @@ class Pair:
             self.fail(f"ours: {shorten(ours)}\nreal: {shorten(real)}")
 
     def fail(self, difference: str) -> None:
-        said = "\n".join(f"  {number}> {' '.join(map(shorten, listed(argv)))}" for number, argv in self._history)
+        said = "\n".join(
+            f"  {number}> {' '.join(map(shorten, listed(argv)))}" for number, argv in self._history
+        )
         raise AssertionError(f"the servers differ after\n{said}\n{difference}")
 
     # ------------------------------------------------------------------------ special ones
 
     def _special(self, argv: Argv) -> Any:
         name = argv[0].upper()
-        if name in _SCANS:
+        if name in SCANS:
             return self._scan
-        if name in _CHOICES:
+        if name in CHOICES:
             return self._choose
         return {
             b"SPOP": self._spop,
@@ -171,6 +193,7 @@ class Pair:
             b"SORT": self._sort,
             b"SORT_RO": self._sort,
             b"@TRANSFER": self._transfer,
+            b"@UNDONE": self._undo,
         }.get(name)
 
     def _both(self, client: Connection, argv: Argv) -> tuple[Any, Any]:
@@ -183,12 +206,15 @@ class Pair:
             if type(ours) is not list or type(real) is not list:
                 self._check(argv, ours, real)
             return
+        is_paired = argv[0].upper() in (b"HSCAN", b"ZSCAN")
         found = []
         for side, reply in ((client.ours, ours), (client.real, real)):
             elements: list[Any] = []
             for _ in range(_SCAN_LIMIT):
                 cursor, some = reply
-                elements += pairs(some) if argv[0].upper() in (b"HSCAN", b"ZSCAN") else [(one,) for one in some]
+                elements += (
+                    pairs(some) if argv[0].upper() in (b"HSCAN", b"ZSCAN") else [(one,) for one in some]
+                )
                 if cursor == b"0":
                     break
                 reply = side.run([[*argv[:at], cursor, *argv[at + 1 :]]])[0]
@@ -203,7 +229,7 @@ class Pair:
         if agree_at_all(argv, ours, real):
             return
         options = argv[3:]
-        everything = client.real.run([[*argv[:2], _ALL, *options]])[0]
+        everything = client.real.run([[*argv[:2], ALL, *options]])[0]
         possible = _choices(everything, options)
         chosen = _choices(ours, options) if len(argv) > 2 else [ours]
         likewise = _choices(real, options) if len(argv) > 2 else [real]
@@ -219,8 +245,8 @@ class Pair:
     def _spop(self, client: Connection, argv: Argv) -> None:
         members = client.real.run([[b"SMEMBERS", argv[1]]])[0] if len(argv) > 1 else None
         before = items_of(members)
-        count = int(argv[2]) if len(argv) == 3 and argv[2].isdigit() else 1
-        if not before or len(argv) > 3 or count >= len(before) or (len(argv) == 3 and not argv[2].isdigit()):
+        count = whole_number(argv[2]) if len(argv) == 3 else 1
+        if not before or len(argv) > 3 or count < 0 or count >= len(before):
             self._check(argv, *self._both(client, argv))
             return
         ours = client.ours.run([argv])[0]
@@ -241,11 +267,13 @@ class Pair:
         self._check(argv, *self._both(client, argv))
 
     def _count_elements(self, client: Connection, argv: Argv) -> None:
+        if len(self.connections) > 1:
+            argv = counting_twice(argv)
         ours = client.ours.run([[b"DEL", b"no such key"], argv])[1]
         self._check(argv, ours, client.real.run([argv])[0])
 
     def _remove_expired(self, client: Connection) -> None:
-        client.real.run([[b"SCAN", b"0", b"COUNT", _ALL]])
+        client.real.run([[b"SCAN", b"0", b"COUNT", ALL]])
         self._engine.duties.active_expire = True
         while self._engine.duties.tick():
             pass
@@ -259,10 +287,23 @@ class Pair:
         if len(argv) < 5:
             return
         _, dumper, source, target, *options = argv
+        if whole_number(options[0]) > _LONGEST_LIFE_MS:
+            return
         side = client.ours if dumper.upper() == b"OURS" else client.real
         payload = side.run([[b"DUMP", source]])[0]
-        restore = [b"RESTORE", target, options[0], payload if isinstance(payload, bytes) else b"x", *options[1:]]
+        restore = [
+            b"RESTORE",
+            target,
+            options[0],
+            payload if isinstance(payload, bytes) else b"x",
+            *options[1:],
+        ]
         self._check(restore, *self._both(client, restore))
+
+    def _undo(self, client: Connection, argv: Argv) -> None:
+        ours = client.ours.run([[b"EVAL", UNDONE, b"0", *argv[1:]]])[0]
+        if not isinstance(ours, Typed) or not ours.is_error or b"undo all of it" not in ours.value:
+            self.fail(f"the script answered {shorten(ours)}")
 
     # --------------------------------------------------------------------------- the whole
 
@@ -297,14 +338,12 @@ class Pair:
                 self.fail(f"restored {shorten(restored)}\ninstead of {shorten(expected)}\n{replies}")
 
 
-def without_chance(argv: Argv) -> Argv:
-    """The command, or one like it whose reply does not depend on chance."""
-    name = argv[0].upper()
-    if name in _CHOICES or name == b"SPOP":
-        return [name, argv[1] if len(argv) > 1 else b"k", _ALL]
-    if name in _SCANS or name in (b"RANDOMKEY", b"DBSIZE", b"SORT", b"SORT_RO", b"@TRANSFER"):
-        return [b"EXISTS", argv[1] if len(argv) > 1 else b"k"]
-    return argv
+def run_ours(batch: list[Call]) -> list[Any]:
+    """The replies of our engine, one transaction for all clients."""
+    client = batch[0][0]
+    if all(other is client for other, _ in batch):
+        return client.ours.run([argv for _, argv in batch])
+    return run_together([(cast(Bare, client.ours), argv) for client, argv in batch])
 
 
 def _choices(reply: Any, options: Argv) -> list[Any]:

@@ -56,15 +56,15 @@ class Bare:
     """The engine through a session of its own, in RESP2 or RESP3."""
 
     def __init__(self, engine: Engine, resp: int = 2) -> None:
-        self._engine = engine
+        self.engine = engine
         self._encode: Callable[[Any], bytes] = encode2 if resp == 2 else encode3
         #: what has arrived and was not taken yet
         self.inbox: list[Any] = []
-        self._session = engine.session(lambda item: self.inbox.append(parse_whole(self._encode(item))))
-        self._session.protocol = resp
+        self.session = engine.session(lambda item: self.inbox.append(parse_whole(self._encode(item))))
+        self.session.protocol = resp
 
     def send(self, commands: Sequence[Argv]) -> None:
-        self._engine.execute([(self._session, argv) for argv in commands])
+        self.engine.execute([(self.session, argv) for argv in commands])
 
     def take(self) -> list[Any]:
         taken, self.inbox[:] = list(self.inbox), []
@@ -77,7 +77,7 @@ class Bare:
         return replies
 
     def close(self) -> None:
-        self._engine.end_session(self._session)
+        self.engine.end_session(self.session)
 
 
 class Real:
@@ -131,3 +131,10 @@ class Real:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def run_together(calls: Sequence[tuple[Bare, Argv]]) -> list[Any]:
+    """Commands of several clients of one engine in one transaction; a reply for each, in their order."""
+    calls[0][0].engine.execute([(side.session, argv) for side, argv in calls])
+    replies = {side: iter(side.take()) for side in {side for side, _ in calls}}
+    return [next(replies[side]) for side, _ in calls]

@@ -9,11 +9,15 @@ What can go wrong, and what happens
 =========================  ==================================================
 a command is refused       its error is its reply, the others go on
 the map is full            abort, grow the map, do the batch again
+the store is full          abort; the batch is done again with the reserve at
+                           hand and every command refused that needs room, so
+                           that deleting frees some (as Redis at ``maxmemory``)
 a read batch must write    abort, do it again in a write transaction
 a handler fails (a bug)    abort, do it again with a savepoint around each
                            command; the failing one answers an error
 the commit fails           abort; the batch is done again with every write
                            refused, so that reads still answer
+a sink fails (a bug)       logged; what is committed is never done again
 =========================  ==================================================
 
 Doing a batch again is safe since nothing left the engine yet; changes to sessions are
@@ -35,7 +39,7 @@ from penstock.engine.session import Session
 from penstock.engine.statistics import monitor_line
 from penstock.engine.storage.environment import ENGINE_FAULTS, is_map_full, translate
 from penstock.engine.storage.transaction import Unit
-from penstock.errors import CommandError, StoreError
+from penstock.errors import CommandError, StoreError, StoreFullError
 from penstock.protocol import catalogue
 from penstock.protocol.catalogue import CommandSpec
 from penstock.protocol.replies import NO_REPLY, QUEUED, Push, Reply, Status
@@ -51,6 +55,8 @@ _WRITES_TOO: Final = frozenset(
      b"SUBSCRIBE", b"UNSUBSCRIBE", b"PSUBSCRIBE", b"PUNSUBSCRIBE", b"SSUBSCRIBE", b"SUNSUBSCRIBE",
      b"CLIENT|UNBLOCK", b"FLUSHALL", b"FLUSHDB"}
 )  # fmt: skip
+#: They store scripts or messages, or run who knows what.
+_NEEDS_ROOM_TOO: Final = frozenset({b"EVAL", b"EVALSHA", b"SCRIPT|LOAD", b"PUBLISH", b"SPUBLISH"})
 _BEFORE_AUTH: Final = frozenset({b"AUTH", b"HELLO", b"QUIT", b"RESET"})
 _NEVER_QUEUED: Final = frozenset({b"EXEC", b"DISCARD", b"MULTI", b"WATCH", b"QUIT", b"RESET"})
 _WHILE_SUBSCRIBED: Final = frozenset(
@@ -173,25 +179,46 @@ class Dispatcher:
                 write = True
         self._engine.statistics.commands_processed += len(plan)
         self._run_plan(plan, write)
+        self._deliver()
 
     def run_task(self, task: Callable[[], None], write: bool = True) -> None:
         """Run internal work (sweeping, timeouts, collecting messages) as a unit of its own."""
-        self._attempt(task, write)
+        try:
+            self._attempt(task, write)
+        except StoreFullError:
+            with self._engine.env.reserve():
+                self._attempt(task, write)
+        self._deliver()
 
     def _run_plan(self, plan: list[tuple[Session, Argv, Entry]], write: bool) -> None:
         try:
             self._attempt(lambda: self._call_all(plan), write)
+        except StoreFullError as error:
+            self._run_without_room(plan, error)
         except StoreError as error:
-            refusal = CommandError(f"ERR {error}")
-            self._attempt(lambda: self._call_refusing(plan, refusal), write=False)
+            self._run_reading(plan, error)
         except SlowScriptError:
             raise
         except Exception:
             log.exception("a command failed unexpectedly; doing its batch again, each command alone")
             self._attempt(lambda: self._call_guarded(plan), write)
 
+    def _run_without_room(self, plan: list[tuple[Session, Argv, Entry]], reason: StoreError) -> None:
+        """What frees room may use the reserve; what needs room is refused."""
+        try:
+            with self._engine.env.reserve():
+                self._attempt(lambda: self._call_refusing(plan, reason, _needs_room), write=True)
+        except StoreError:
+            self._run_reading(plan, reason)
+
+    def _run_reading(self, plan: list[tuple[Session, Argv, Entry]], reason: StoreError) -> None:
+        """What would write is refused."""
+        self._attempt(lambda: self._call_refusing(plan, reason, _writes), write=False)
+
     def _attempt(self, work: Callable[[], None], write: bool) -> None:
         """Do ``work`` in a unit until it is committed, growing the map or turning to writing on the way."""
+        env = self._engine.env
+        room_was_made = False
         while True:
             try:
                 self._begin(write)
@@ -202,14 +229,17 @@ class Dispatcher:
                 write = True
             except ENGINE_FAULTS as fault:
                 self._abort()
-                if not (is_map_full(fault) and self._engine.env.grow()):
+                if not is_map_full(fault):
                     raise translate(fault) from fault
+                if not env.grow():
+                    if room_was_made or not env.recover_pages():
+                        raise translate(fault) from fault
+                    room_was_made = True
             except BaseException:
                 self._abort()
                 raise
             else:
-                break
-        self._deliver()
+                return
 
     def _begin(self, write: bool) -> None:
         self.out = []
@@ -228,10 +258,17 @@ class Dispatcher:
             action()
 
     def _deliver(self) -> None:
+        """Tell everybody. What fails here is nobody else's business, and undoes nothing."""
         for action in self.after_commit:
-            action()
+            try:
+                action()
+            except Exception:
+                log.exception("what follows a commit failed")
         for session, item in self.out:
-            session.sink(item)
+            try:
+                session.sink(item)
+            except Exception:
+                log.exception("a reply to %r could not be delivered", session)
         for tell, session in self.after_delivery:
             tell(session)
 
@@ -278,16 +315,33 @@ class Dispatcher:
                     (call[0], CommandError(f"ERR internal error: {type(error).__name__}: {error}"))
                 )
 
-    def _call_refusing(self, plan: list[tuple[Session, Argv, Entry]], refusal: CommandError) -> None:
-        """Answer reads; every command that would write gets the refusal."""
+    def _call_refusing(
+        self,
+        plan: list[tuple[Session, Argv, Entry]],
+        reason: StoreError,
+        is_refused: Callable[[Session, Entry], bool],
+    ) -> None:
+        """Answer some commands; the others get the reason why not. Queueing and deferring goes on."""
         for call in plan:
-            if call[2].writes:
-                self.out.append((call[0], refusal))
+            session, _, entry = call
+            is_queued = session.blocked is not None or (
+                session.queue is not None and entry.name not in _NEVER_QUEUED
+            )
+            if is_refused(session, entry) and not is_queued:
+                self._refuse(session, entry, reason)
                 continue
             try:
                 self._call_all([call])
             except NeedsWriteError:
-                self.out.append((call[0], refusal))
+                self._refuse(session, entry, reason)
+
+    def _refuse(self, session: Session, entry: Entry, reason: StoreError) -> None:
+        refusal = CommandError(f"ERR {reason}")
+        if entry.name == b"EXEC" and session.queue is not None:
+            session.assign(queue=None, queue_broken=False, watches={})
+            refusal = CommandError(f"EXECABORT Transaction discarded because of: {reason}")
+        self._engine.statistics.count_error(refusal)
+        self.out.append((session, refusal))
 
     def call(self, session: Session, argv: Argv, entry: Entry) -> Reply:
         """One command inside another (EXEC, scripts): its error is raised, nobody is served yet."""
@@ -419,6 +473,17 @@ class _Savepoint:
             action()
         del d.out[out:], d.undo[undo:], d.after_commit[after:]
         del d._changes.events[events:], d._changes.ready[ready:]
+
+
+def _writes(session: Session, entry: Entry) -> bool:
+    return entry.writes
+
+
+def _needs_room(session: Session, entry: Entry) -> bool:
+    """Whether a command may make the store larger: Redis's flag ``denyoom``, and what it has no flag for."""
+    if entry.name == b"EXEC":
+        return any(_needs_room(session, queued) for _, queued in session.queue or ())
+    return entry.name in _NEEDS_ROOM_TOO or (entry.name != b"" and entry.spec.denyoom)
 
 
 def _pop(items: list[tuple[Argv, Entry]] | deque[Argv]) -> None:

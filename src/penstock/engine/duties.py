@@ -11,11 +11,12 @@ and works in bounded steps, so that nobody waits long for it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from penstock.engine.storage.environment import ENGINE_FAULTS, translate
-from penstock.errors import StoreError
+from penstock.engine.storage.environment import ENGINE_FAULTS, Environment, translate
+from penstock.errors import ClosedError, StoreError
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
@@ -62,7 +63,7 @@ class Duties:
         """A tick if the last one was some time ago; for callers who have other things to do.
 
         Without the syncing of a relaxed store, which may take long. A store that cannot be
-        written is not their concern here: their own command will say so.
+        written, or is closed, is not their concern here: their own command will say so.
         """
         now_s = self._engine.clock.monotonic_s()
         if now_s < self._next_lazy_s:
@@ -73,12 +74,14 @@ class Duties:
                 self._next_lazy_s = now_s + TICK_S
         except StoreError as error:
             log.warning("background duties failed and will be tried again: %s", error)
+        except ClosedError:
+            return  # by another thread, just now
 
     def _slow_tick(self) -> None:
         engine = self._engine
-        with engine.env.lock:
-            engine.env.clear_stale_readers()
-            engine.env.grow_if_tight()
+        with self._open_environment() as env:
+            env.clear_stale_readers()
+            env.grow_if_tight()
         self._if_due(self._stale_watch_is_there, self._drop_stale_watches)
         self.sweep_dead(_ORPHAN_AGE_S)
         # A signal lost with a publisher that died between commit and wake-up is made up for here.
@@ -180,7 +183,17 @@ class Duties:
         self._if_due(lambda: mailboxes.has_dead(older_than_s, now_s), bury_all)
 
     def _sync(self) -> None:
-        try:
-            self._engine.env.sync()
-        except ENGINE_FAULTS as fault:
-            raise translate(fault) from fault
+        with self._open_environment() as env:
+            env.sync()
+
+    @contextmanager
+    def _open_environment(self) -> Iterator[Environment]:
+        """The environment outside of a unit, for work on the whole of it."""
+        env = self._engine.env
+        with env.lock:
+            if env.closed:
+                raise ClosedError(f"the store {env.path} is closed")
+            try:
+                yield env
+            except ENGINE_FAULTS as fault:
+                raise translate(fault) from fault

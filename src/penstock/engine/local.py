@@ -83,7 +83,7 @@ class LocalSession:
         self._prepare()
         self._engine.execute([(self._session, command) for command in commands])
         with self._changed:
-            replies = list(self._replies)
+            replies = [None if reply is NULL_ARRAY else reply for reply in self._replies]
             self._replies.clear()
         return replies
 
@@ -125,6 +125,10 @@ class LocalSession:
 
     def poll(self) -> Push | None:
         """The next message if there is one; never waits. ``[b"overflow", n]`` tells that n were lost."""
+        with self._changed:
+            message = self._take()
+        if message is not None:
+            return message
         self._engine.duties.tick_lazily()
         self._engine.collect()
         with self._changed:

@@ -129,6 +129,7 @@ class Waiting:
         try:
             served = ATTEMPTS[argv[0].upper()](self._engine.keyspaces[database], argv)
         except CommandError:
+            self._unit.serial += 1
             return  # the key is of another type now; the client goes on waiting
         if served is None:
             return

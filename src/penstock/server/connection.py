@@ -101,7 +101,7 @@ class Connection(asyncio.Protocol):
         self._guarded = False
         self._write_full = False
         self._held = False
-        #: set by the executor, since a session may change in another thread before it is official
+        #: set by the executor; a session may change in the thread before anything of it is sent
         self.is_blocked = False
         #: nothing more is accepted from the client; the next flush closes
         self.closing = False
@@ -212,6 +212,7 @@ class Connection(asyncio.Protocol):
                 self._slice = max(self._slice // 4, 1)
             elif self._answered_bytes < _SLICE_REPLY_BYTES // 2:
                 self._slice = min(self._slice * 2, _LARGEST_SLICE)
+        self._answered_bytes = 0
         self._go_on()
 
     def _go_on(self) -> None:

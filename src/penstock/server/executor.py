@@ -4,16 +4,17 @@ The event loop reads every ready socket, then one callback executes what arrived
 transaction and writes every reply: the group commit of the engine, and the least
 number of system calls.
 
-A script that takes long is moved to a thread (its batch is undone and done again
-there), so that the loop stays responsive. Others wait; after ``busy-reply-threshold``
-they are told BUSY, except for what ``busy`` allows.
+A script that takes long is moved to a thread, so that the loop stays responsive: its batch
+is undone, what came before it is done again, and the script runs alone in the thread. What
+came after it waits; after ``busy-reply-threshold`` other clients are told BUSY, except for
+what ``busy`` allows.
 
 =========  ===========================  =================================================
 state      means                        leaves by
 =========  ===========================  =================================================
 idle       nothing to run               ``submit``: scheduled
 scheduled  a tick will run the batch    ``_tick``: idle, or ``_go_away``: away
-away       the thread runs a batch      ``_turn_busy``: busy; ``_come_back``: idle or
+away       the thread runs a script     ``_turn_busy``: busy; ``_come_back``: idle or
                                         scheduled
 busy       away for long                ``_come_back``: idle or scheduled
 =========  ===========================  =================================================
@@ -23,7 +24,8 @@ Rules:
 1. The engine is called by the loop unless it is away, then by the thread alone: the loop
    would wait for the engine's lock.
 2. What the engine calls back (sinks, ``block_changed``, kills) may come from the thread.
-   Sinks only append; everything else goes through ``on_loop``.
+   Sinks only append; everything else goes through ``on_loop``, so that the loop's view of a
+   client changes together with the replies that it gets.
 3. A session ends after the commands that it sent, never while they wait.
 """
 
@@ -72,10 +74,12 @@ class Executor:
         self._signal_fd: int | None = None
         self._duty = self._loop.call_later(TICK_S, self._do_duties)
         self._thread = ThreadPoolExecutor(1, "penstock-script")
-        #: the sessions whose commands the thread runs; None: it is idle
-        self._away: set[Session] | None = None
+        #: the session whose script the thread runs; None: the engine is on the loop
+        self._away: Session | None = None
         self._is_busy = False
         self._busy_timer: asyncio.TimerHandle | None = None
+        #: what the thread wants to be done on the loop
+        self._when_back: list[Callable[[], None]] = []
         #: connections that are not read while the engine is away
         self._held: list[Connection] = []
         engine.on_shutdown = lambda: self.on_loop(on_shutdown)
@@ -109,20 +113,29 @@ class Executor:
             self._loop.call_soon(self._tick)
         else:
             self._batch = []
+        if not self._execute(batch):
+            self._run_up_to_script(batch)
+        if self._away is None:
+            self._settle()
+
+    def _execute(self, batch: list[Call]) -> bool:
+        """Execute; False if a script was too slow for the loop, so that nothing happened at all."""
         try:
             self.engine.execute(batch, self._script_inline_limit_s)
         except SlowScriptError:
-            self._go_away(batch)
-            return
+            return False
         except PenstockError as error:
             self._refuse(batch, error)
-        self._settle()
+        return True
 
-    def _settle(self) -> None:
-        """After everything that the engine did: write replies, let connections go on, end sessions."""
+    def _flush(self) -> None:
         dirty, self.dirty = self.dirty, []
         for connection in dirty:
             connection.flush()
+
+    def _settle(self) -> None:
+        """After everything that the engine did: write replies, let connections go on, end sessions."""
+        self._flush()
         if self._after_batch and not self._batch:
             waiting, self._after_batch = self._after_batch, []
             for connection in waiting:
@@ -160,38 +173,65 @@ class Executor:
         return self._away is not None
 
     @property
+    def is_busy(self) -> bool:
+        """Whether it has done so for long."""
+        return self._is_busy
+
+    @property
     def is_idle(self) -> bool:
         """Whether everything that arrived is answered."""
         return not self._batch and not self._after_batch and self._away is None
 
     def on_loop(self, action: Callable[[], None]) -> None:
-        """Do this now, or hand it to the loop if it is the thread that asks."""
+        """Do this now, or when the engine has come back if it is the thread that asks."""
         if self._away is None:
             action()
         else:
-            self._loop.call_soon_threadsafe(action)
+            self._when_back.append(action)
 
     # ------------------------------------------------------------ slow scripts
 
-    def _go_away(self, batch: list[Call]) -> None:
-        self._away = {session for session, _ in batch}
+    def _run_up_to_script(self, batch: list[Call]) -> None:
+        """A script of the batch was slow: run what precedes its first one, and that one alone."""
+        resolve = self.engine.dispatcher.resolve
+        places = [place for place, (_, argv) in enumerate(batch) if resolve(argv).is_script]
+        before, script, after = batch[: places[0]], batch[places[0]], batch[places[0] + 1 :]
+        self._put_first(after)
+        if before:
+            self._execute(before)
+            self._flush()
+        # If there are others it may be one of them that is slow: try.
+        if len(places) == 1 or not self._execute([script]):
+            self._go_away(script)
+
+    def _put_first(self, calls: list[Call]) -> None:
+        """Run these before everything that waits."""
+        if not self._batch and self._away is None:
+            self._loop.call_soon(self._tick)
+        self._batch[:0] = calls
+
+    def _go_away(self, script: Call) -> None:
+        self._away = script[0]
         if self._signal_fd is not None:
             self._loop.remove_reader(self._signal_fd)
             self._signal_fd = None
         threshold_ms = self.engine.config.script_time_limit_ms
         if threshold_ms > 0:
             self._busy_timer = self._loop.call_later(threshold_ms / 1000, self._turn_busy)
-        future = self._loop.run_in_executor(self._thread, self.engine.execute, batch)
-        future.add_done_callback(lambda done: self._come_back(done, batch))
+        future = self._loop.run_in_executor(self._thread, self.engine.execute, [script])
+        future.add_done_callback(lambda done: self._come_back(done, script))
 
-    def _come_back(self, done: asyncio.Future[None], batch: list[Call]) -> None:
+    def _come_back(self, done: asyncio.Future[None], script: Call) -> None:
         if self._busy_timer is not None:
             self._busy_timer.cancel()
         self._away = None
         self._is_busy = False
         error = done.exception()
         if error is not None:
-            self._refuse(batch, error)
+            self._refuse([script], error)
+        actions, self._when_back = self._when_back, []
+        for action in actions:
+            action()
         self._release(lambda _: True)
         self._settle()
         if self._batch:
@@ -210,7 +250,7 @@ class Executor:
 
     def _is_refused(self, connection: Connection) -> bool:
         """Whether the client is told that we are busy; who waits for an answer already is not."""
-        return self._is_busy and not connection.is_blocked and connection.session not in (self._away or ())
+        return self._is_busy and not connection.is_blocked and connection.session is not self._away
 
     def _turn_busy(self) -> None:
         """Those who wait behind the script are told so, from now on."""
@@ -261,10 +301,7 @@ class Executor:
             if waiter.deadline_ms is not None:
                 self._set_timer(session, (waiter.deadline_ms - self.engine.clock.now_ms()) / 1000)
         elif session.deferred:
-            if not self._batch and self._away is None:
-                self._loop.call_soon(self._tick)
-            # Before anything that it sent later and that waits already.
-            self._batch[:0] = [(session, argv) for argv in session.deferred]
+            self._put_first([(session, argv) for argv in session.deferred])
             session.deferred.clear()
         connection.wait_for_batch()
 

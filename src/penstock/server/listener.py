@@ -110,11 +110,12 @@ class Server:
 
     async def _wait_until_idle(self, deadline_s: float) -> None:
         executor = self.executor
-        await _poll(lambda: executor.is_idle, deadline_s)
+        await _poll(lambda: executor.is_idle or executor.is_busy, deadline_s)
         while executor.is_away:
             # Again and again: it may be between two scripts, or just about to start one.
             self._engine.scripts.kill()
             await asyncio.sleep(_POLL_S)
+        await _poll(lambda: executor.is_idle, deadline_s)
 
     async def _close_connections(self, deadline_s: float) -> None:
         connections = self.executor.connections

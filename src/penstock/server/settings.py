@@ -36,7 +36,7 @@ class ServerSettings:
     max_bulk_bytes: int = 512 * _MIB
     #: Scripts that run longer are moved off the event loop, so that the server stays responsive.
     script_inline_limit_s: float = 0.02
-    #: How long a stop waits for a script, and for clients to read their last replies.
+    #: How long a stop waits for a slow script, and for clients to read their last replies.
     shutdown_timeout_s: float = 5.0
 
     def check(self) -> None:

@@ -73,6 +73,7 @@ class PenstockServer:
         if found is None:
             self.kill()
             said = (line.decode(errors="replace") + self.log).strip() or "it said nothing"
+            self._close_files()
             raise PenstockError(f"the server did not start: {said}")
         self.port = int(found[1])
         return self

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from penstock.engine.commands.arguments import integer
 from penstock.engine.commands.help import help_of
 from penstock.engine.commands.registry import Argv, command
+from penstock.engine.scripts import SHA1_HEX_BYTES
 from penstock.engine.session import Session
 from penstock.errors import CommandError
 from penstock.protocol.replies import OK, Reply
 
+_NO_SCRIPT: Final = "NOSCRIPT No matching script. Please use EVAL."
+#: The numbers of keys that nearly all calls have, as they are written.
+_FEW: Final = {b"%d" % count: count for count in range(10)}
+
 
 def _split(argv: Argv) -> tuple[list[bytes], list[bytes]]:
     """KEYS and ARGV of a call."""
-    count = integer(argv[2])
+    count = _FEW.get(argv[2])
+    if count is None:
+        count = integer(argv[2])
     if count > len(argv) - 3:
         raise CommandError("ERR Number of keys can't be greater than number of args")
     if count < 0:
@@ -27,11 +36,15 @@ def _eval(s: Session, argv: Argv, readonly: bool) -> Reply:
 
 
 def _evalsha(s: Session, argv: Argv, readonly: bool) -> Reply:
+    # What cannot be a sha1 is refused before the number of keys is looked at.
+    if len(argv[1]) != SHA1_HEX_BYTES:
+        raise CommandError(_NO_SCRIPT)
     keys, args = _split(argv)
-    script = s.engine.scripts.find(argv[1])
+    scripts = s.engine.scripts
+    script = scripts.find(argv[1])
     if script is None:
-        raise CommandError("NOSCRIPT No matching script. Please use EVAL.")
-    return s.engine.scripts.run(s, script, keys, args, readonly)
+        raise CommandError(_NO_SCRIPT)
+    return scripts.run(s, script, keys, args, readonly)
 
 
 @command("EVAL")

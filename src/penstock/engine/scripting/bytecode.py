@@ -10,6 +10,8 @@ that follows makes both mean the same) where the callee is
 ``return name(…)``             a global: scripts cannot define any, so a library
 ``return lib.name(…)``         a field of a global
 ``return alias(…)``            a local or upvalue initialised by one of the above
+``return x.name(…)``           a field or method by the name of one of our functions,
+``return x:name(…)``           whatever x is: an instance of cjson, a string
 =============================  ===============================================
 
 All other tail calls stay, so that tail recursion of a script costs no stack. Of our
@@ -33,9 +35,22 @@ _HEADER: Final = b"\x1bLua\x51\x00\x01\x04\x08\x04\x08\x00"
 
 # An instruction: opcode in bits 0-5, A in 6-13, C in 14-22, B in 23-31.
 _MOVE, _GETUPVAL, _GETGLOBAL, _GETTABLE = 0, 4, 5, 6
-_CALL, _TAILCALL, _CLOSURE = 28, 29, 36
+_SELF, _CALL, _TAILCALL, _CLOSURE = 11, 28, 29, 36
+#: Constants are numbered from here on where an operand is a register or a constant.
+_FIRST_CONSTANT: Final = 256
 #: Opcodes whose A is a register they write.
 _WRITES_A: Final = frozenset({0, 1, 2, 3, 4, 5, 6, *range(10, 22), 27, 28, 36, 37})
+#: The functions that are ours in the tables of the libraries.
+_LIBRARY_NAMES: Final = frozenset(
+    b"""
+    acl_check_cmd call error_reply log pcall set_repl setresp sha1hex status_reply
+    decode decode_invalid_numbers decode_max_depth encode encode_invalid_numbers encode_keep_buffer
+    encode_max_depth encode_number_precision encode_sparse_array
+    pack size unpack unpack_limit unpack_one
+    arshift band bnot bor bswap bxor lshift rol ror rshift tobit tohex
+    create resume wrap random randomseed foreach insert dump find gfind gmatch gsub match rep
+    """.split()
+)
 
 
 @dataclass
@@ -45,6 +60,8 @@ class _Function:
     code_at: int
     code: tuple[int, ...]
     upvalue_count: int
+    #: Strings; other constants are None.
+    constants: list[bytes | None] = field(default_factory=list)
     nested: list[_Function] = field(default_factory=list)
     #: Name, first and last instruction of each local, in order of declaration.
     local_names: list[tuple[bytes, int, int]] = field(default_factory=list)
@@ -83,8 +100,7 @@ class _Reader:
         size = self._int()
         function = _Function(self._at, struct.unpack_from(f"<{size}I", self._data, self._at), upvalue_count)
         self._at += 4 * size
-        for _ in range(self._int()):
-            self._constant()
+        function.constants = [self._constant() for _ in range(self._int())]
         function.nested = [self.function() for _ in range(self._int())]
         line_count = self._int()
         self._at += 4 * line_count
@@ -103,15 +119,13 @@ class _Reader:
         self._at += 8 + size
         return text
 
-    def _constant(self) -> None:
+    def _constant(self) -> bytes | None:
         kind = self._data[self._at]
         self._at += 1
-        if kind == 1:  # boolean
-            self._at += 1
-        elif kind == 3:  # number
-            self._at += 8
-        elif kind == 4:  # string
-            self._string()
+        if kind == 4:  # string
+            return self._string()
+        self._at += {0: 0, 1: 1, 3: 8}[kind]  # nil, boolean, number
+        return None
 
 
 def keep_frames(dump: bytes) -> bytes | None:
@@ -196,5 +210,8 @@ def _calls_library(function: _Function, at: int, captures: set[int], aliases: se
         if word & 63 == _GETUPVAL:
             index = word >> 23
             return index < len(function.upvalue_names) and function.upvalue_names[index] in aliases
+        if word & 63 in (_GETTABLE, _SELF):
+            name = (word >> 14 & 511) - _FIRST_CONSTANT
+            return name >= 0 and function.constants[name] in _LIBRARY_NAMES
         return False
     return False

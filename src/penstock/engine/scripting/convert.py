@@ -27,6 +27,7 @@ This module knows neither the interpreter nor commands.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Final
 
 from penstock.errors import CommandError
@@ -34,11 +35,29 @@ from penstock.protocol.replies import NULL_ARRAY, Pairs, Reply, SetReply, Status
 
 _ARRAY, _STATUS, _ERROR, _MAP, _SET, _DOUBLE, _TRUE, _FALSE, _NIL, _VERBATIM, _BIG_NUMBER = range(1, 12)
 
+_PLAIN_TYPES: Final = frozenset({bytes, int})
+_PLAIN_OR_NULL: Final = _PLAIN_TYPES | {type(None)}
 _MIN_INTEGER: Final = -(2**63)
 _LIMIT: Final = 2.0**63
 
 
 # ---------------------------------------------------------------- replies to Lua
+
+
+def plain_array(reply: Reply, resp3: bool) -> list[Any] | None:
+    """A reply that is an array of strings, integers and nulls in Lua, as most are; None if it is not."""
+    kind = type(reply)
+    if kind is dict and not resp3:
+        reply = list(chain.from_iterable(reply.items()))
+    elif kind is not list and (resp3 or kind is not SetReply):
+        return None
+    kinds = set(map(type, reply))
+    if kinds <= _PLAIN_TYPES:
+        values: list[Any] = reply
+        return values
+    if resp3 or not kinds <= _PLAIN_OR_NULL:
+        return None
+    return [False if item is None else item for item in reply]
 
 
 def tokens_of(reply: Reply, resp3: bool) -> list[Any]:

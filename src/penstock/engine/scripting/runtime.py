@@ -31,6 +31,7 @@ from penstock.engine.scripting.convert import (
     error_bytes,
     error_text,
     integer_of,
+    plain_array,
     reply_of,
     scalar_reply,
     status_reply,
@@ -59,22 +60,26 @@ _MAX_SEPARATE_WORDS: Final = 200
 
 # What redis.lua takes for the kinds of answers to a call.
 _STATUS, _ERROR, _PLAIN_ARRAY, _TOKENS, _TOKEN_TABLE, _ARRAY_TABLE, _ABORT, _NO_MEMORY = range(1, 9)
-_PLAIN_TYPES: Final = frozenset({bytes, int})
 _ABORT_ANSWER: Final = (False, _ABORT)
 _NO_MEMORY_ANSWER: Final = (False, _NO_MEMORY)
 _OUT_OF_MEMORY: Final = "ERR not enough memory"
 
 
-class _Stop(Exception):  # noqa: N818 - a verdict, never raised
-    """Why a script was ended, and the kind of error that this is to its caller."""
-
-    def __init__(self, text: str, kind: type[CommandError]) -> None:
-        super().__init__(text)
-        self.kind = kind
-
-
 class ScriptTimeoutError(CommandError):
     """A script used up the time or the instructions it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """Why a script was ended, and the kind of error that this is to its caller."""
+
+    text: bytes
+    kind: type[CommandError]
+
+
+_KILLED: Final = _Stop(b"ERR Script killed by user with SCRIPT KILL...", CommandError)
+_OUT_OF_TIME: Final = _Stop(b"ERR Script used up its time", ScriptTimeoutError)
+_OUT_OF_INSTRUCTIONS: Final = _Stop(b"ERR Script used up its instructions", ScriptTimeoutError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +126,8 @@ class ScriptRuntime:
         self._is_pressed = False
         self._deadline_s: float | None = None
         self._instructions_left: int | None = None
-        #: Why the running script must end.
-        self._verdict: BaseException | None = None
+        #: Why the running script must end: it was stopped, or something of the host failed.
+        self._verdict: _Stop | BaseException | None = None
         self._sandbox = self._build_sandbox(memory_limit_bytes)
         self._has_room = self._sandbox.has_room
 
@@ -154,12 +159,11 @@ class ScriptRuntime:
         # Tokens, constants and code of a chunk take a small multiple of its text.
         if not self._has_room(16 * len(body)):
             raise CommandError(_OUT_OF_MEMORY)
-        self._verdict = None
         try:
             answer = self._sandbox.compile(script.sha1, body)
-        except LuaFailedError:
-            self._sandbox.collect()
-            raise self._verdict or CommandError(_OUT_OF_MEMORY) from None
+        except OutOfMemoryError:
+            self._sandbox.tidy()
+            raise CommandError(_OUT_OF_MEMORY) from None
         if answer is not True:
             raise CommandError("ERR Error compiling script (new function): " + error_text(answer[1]))
         self._scripts[script.sha1] = script
@@ -212,6 +216,7 @@ class ScriptRuntime:
             answer = (-1, f"ERR {error}".encode("latin-1", "replace"))
         finally:
             self.running_since = None
+            self._sandbox.tidy()
         raise self._ending(script, answer)
 
     def kill(self) -> None:
@@ -224,7 +229,7 @@ class ScriptRuntime:
         if kind == 0:
             return scalar_reply(answer[1])
         if kind == 1:
-            if set(map(type, answer)) == _PLAIN_TYPES or all(type(value) is not float for value in answer):
+            if float not in set(map(type, answer)):
                 return list(answer[1:])
             return [value if type(value) is bytes else integer_of(value) for value in answer[1:]]
         if kind == 2:
@@ -248,16 +253,13 @@ class ScriptRuntime:
     def _ending(self, script: Script, answer: tuple[Any, ...]) -> BaseException:
         """The exception that a run ends with."""
         verdict = self._verdict
+        if isinstance(verdict, _Stop):
+            return self._error(script, verdict.text, *answer[2:], kind=verdict.kind)
         if verdict is not None:
-            if isinstance(verdict, _Stop):
-                return self._error(script, str(verdict).encode(), *answer[2:], kind=verdict.kind)
             return verdict
         if answer[0] == -2:
             exception: BaseException = answer[1]
             return exception
-        if len(answer) == 2:
-            # Memory ran out, or the error handler failed: collect what is left of the script.
-            self._sandbox.collect()
         return self._error(script, *answer[1:])
 
     @staticmethod
@@ -303,14 +305,14 @@ class ScriptRuntime:
                 return _ABORT_ANSWER
             if not self._has_room():
                 return _NO_MEMORY_ANSWER
-            reply = self._call(list(words), self._resp3)
+            try:
+                reply = self._call(list(words), self._resp3)
+            except CommandError as error:
+                reply = error
             kind = type(reply)
             if kind is int or (kind is bytes and len(reply) <= SMALL_BYTES):
                 return reply
             return self._answer(reply)
-        except CommandError as error:
-            text = error_bytes(error)
-            return (text, _ERROR) if self._has_room(len(text)) else _NO_MEMORY_ANSWER
         except BaseException as error:  # noqa: BLE001 - kept, and raised again by run()
             self._fail(error)
             return _ABORT_ANSWER
@@ -331,10 +333,14 @@ class ScriptRuntime:
             return None if self._resp3 else False
         if kind is Status:
             return reply, _STATUS
+        if isinstance(reply, CommandError):
+            text = error_bytes(reply)
+            return (text, _ERROR) if self._has_room(len(text)) else _NO_MEMORY_ANSWER
         if kind is bytes:
             return reply if self._has_room(len(reply)) else _NO_MEMORY_ANSWER
-        if kind is list and set(map(type, reply)) <= _PLAIN_TYPES:
-            return self._hand_over(reply, _PLAIN_ARRAY, _ARRAY_TABLE)
+        values = plain_array(reply, self._resp3)
+        if values is not None:
+            return self._hand_over(values, _PLAIN_ARRAY, _ARRAY_TABLE)
         return self._hand_over(tokens_of(reply, self._resp3), _TOKENS, _TOKEN_TABLE)
 
     def _hand_over(self, values: list[Any], separate: int, as_table: int) -> Any:
@@ -374,9 +380,9 @@ class ScriptRuntime:
         if self._verdict is not None:
             return True
         if self._is_killed:
-            self._verdict = _Stop("ERR Script killed by user with SCRIPT KILL...", CommandError)
+            self._verdict = _KILLED
         elif self._instructions_left is not None and self._instructions_left <= 0:
-            self._verdict = _Stop("ERR Script used up its instructions", ScriptTimeoutError)
+            self._verdict = _OUT_OF_INSTRUCTIONS
         elif self._deadline_s is not None and self._monotonic_s() >= self._deadline_s:
-            self._verdict = _Stop("ERR Script used up its time", ScriptTimeoutError)
+            self._verdict = _OUT_OF_TIME
         return self._verdict is not None

@@ -84,6 +84,7 @@ class Sandbox:
         )
         self._on_failure = on_failure
         self._soft_limit = memory_limit_bytes - _RESERVE_BYTES
+        self._tidy_above = memory_limit_bytes // 4
         self._used: Callable[[], int] = self._lua.get_memory_used
         self.table_from: Callable[[list[Any]], Any] = self._lua.table_from
         all_functions = {**bits.FUNCTIONS, **structs.FUNCTIONS, **functions}
@@ -123,9 +124,14 @@ class Sandbox:
         self._lua.gccollect()
         return self._used() + size <= self._soft_limit
 
-    def collect(self) -> None:
-        """Give back the memory of a script that ended for want of it."""
-        self._lua.gccollect()
+    def tidy(self) -> None:
+        """Collect what a script has left, if it is much.
+
+        Between scripts there is little but garbage, and the interpreter does not collect
+        any when it is short of memory: it fails.
+        """
+        if self._used() > self._tidy_above:
+            self._lua.gccollect()
 
     def _seal(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function as rules 1 and 2 want it; it answers None if it failed or memory is short."""

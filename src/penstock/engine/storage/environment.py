@@ -7,6 +7,12 @@ Rules
 * Whoever holds a transaction holds ``Environment.lock``. The map may only change size
   while no transaction of this process is open; the lock is what guarantees it.
 * Nothing survives ``fork``: in the child every environment counts as closed.
+* ``max_bytes`` is the limit of ordinary work. Beyond it lies a reserve for work that frees
+  room: LMDB copies pages before it gives any back, so a store that is full to the last
+  page could not even be emptied. And it hands out a free page only one transaction after
+  the one that freed it, so there must be one in between (``recover_pages``).
+
+``system`` table, what this module keeps there: ``turn`` → empty or one byte, in turns.
 * Foreign exceptions end here: :func:`translate` turns LMDB's into ours.
 
 Durability: ``always`` syncs at every commit. ``relaxed`` leaves it to the operating
@@ -20,6 +26,8 @@ import errno
 import os
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -46,9 +54,16 @@ ENGINE_FAULTS: Final = (lmdb.Error, OSError)
 INITIAL_MAP_BYTES: Final = 256 << 20
 DEFAULT_MAX_BYTES: Final = 1 << 40
 MAX_READERS: Final = 512
+_LEAST_RESERVE_BYTES: Final = 1 << 20
+_MOST_RESERVE_BYTES: Final = 64 << 20
+#: Room for the pages that one deletion copies, even where the reserve is used up.
+_LAST_RESERVE_BYTES: Final = 256 << 10
 _SHARED_TABLES: Final = (
     "system", "garbage", "watched", "scripts", "channels", "subscribed", "messages", "waiters", "waiting",
 )  # fmt: skip
+
+#: The disk, a quota or the largest allowed file is used up. LMDB tells them by their text only.
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def is_map_full(fault: BaseException) -> bool:
@@ -68,8 +83,11 @@ def translate(fault: BaseException) -> StoreError:
         return StoreFormatError(f"the directory holds an LMDB file of another version ({fault})")
     text = str(fault)
     number = fault.errno if isinstance(fault, OSError) else None
-    if number in (errno.ENOSPC, errno.EDQUOT) or os.strerror(errno.ENOSPC) in text:
+    if number in _NO_SPACE or any(os.strerror(code) in text for code in _NO_SPACE):
         return StoreFullError("no space left on the disk of the store; nothing of this request was written")
+    if number == errno.EIO or os.strerror(errno.EIO) in text:
+        # What LMDB says of a write that came to an end halfway, which on most file systems means: full.
+        return StoreFullError("the disk of the store is full or failing; nothing of this request was written")
     return StoreError(f"the store failed: {text}")
 
 
@@ -79,10 +97,13 @@ class Environment:
     def __init__(self, path: Path, durability: Durability, max_bytes: int, map_bytes: int) -> None:
         self.path = path
         self.durability = durability
-        self.max_bytes = max_bytes
+        self.max_bytes = _round_up(max_bytes)
         self.lock = threading.RLock()
         self.references = 1
         self._closed = False
+        self._in_reserve = False
+        #: the transaction after which pages were recovered last
+        self._recovered = 0
         self._env = self._open(map_bytes)
         self.tables: dict[str, Table] = {}
         self._open_tables()
@@ -92,7 +113,8 @@ class Environment:
         size = max(map_bytes, data.stat().st_size if data.exists() else 0)
         return lmdb.open(
             str(self.path),
-            map_size=_round_up(size),
+            # LMDB takes more by itself where more is in use.
+            map_size=min(_round_up(size), self.max_bytes),
             max_dbs=len(_SHARED_TABLES) + 3 * DATABASES + 8,
             max_readers=MAX_READERS,
             sync=self.durability == "always",
@@ -118,6 +140,8 @@ class Environment:
                 return self._env.begin(write=write, parent=parent)
             except lmdb.MapResizedError:
                 self._env.set_mapsize(0)
+                if self.map_bytes() > self.max_bytes:
+                    self._env.set_mapsize(self.max_bytes)  # what the other one took may be its reserve
             except lmdb.ReadersFullError:
                 if self._env.reader_check() == 0:
                     raise
@@ -128,6 +152,34 @@ class Environment:
         if current >= self.max_bytes:
             return False
         self._env.set_mapsize(min(_round_up(current * 2), self.max_bytes))
+        return True
+
+    @contextmanager
+    def reserve(self) -> Iterator[None]:
+        """Room beyond the limit, for work that frees room. No transaction may be open on either end."""
+        reserve = min(max(self.max_bytes // 16, _LEAST_RESERVE_BYTES), _MOST_RESERVE_BYTES)
+        least = _round_up(self.used_bytes()) + _LAST_RESERVE_BYTES
+        self._env.set_mapsize(max(self.map_bytes(), self.max_bytes + reserve, least))
+        self._in_reserve = True
+        try:
+            yield
+        finally:
+            self._in_reserve = False
+            # Not less than what is in use: LMDB sees to it.
+            self._env.set_mapsize(self.max_bytes)
+
+    def recover_pages(self) -> bool:
+        """Make usable what the last transaction freed. False if none has been since the last time."""
+        if self._in_reserve or self._env.info()["last_txnid"] == self._recovered:
+            return False
+        system = self.tables["system"]
+        try:
+            with self.reserve(), self._env.begin(write=True) as txn:
+                # A transaction that changes nothing would not count.
+                txn.put(b"turn", b"" if txn.get(b"turn", db=system) else b"1", db=system)
+        except ENGINE_FAULTS:
+            return False  # not even that, so there is nothing to be won
+        self._recovered = self._env.info()["last_txnid"]
         return True
 
     def grow_if_tight(self) -> None:
@@ -184,9 +236,12 @@ _registry_lock = threading.Lock()
 
 
 def open_environment(
-    path: Path, durability: Durability, max_bytes: int = DEFAULT_MAX_BYTES, map_bytes: int = INITIAL_MAP_BYTES
+    path: Path, durability: Durability, max_bytes: int = DEFAULT_MAX_BYTES, map_bytes: int | None = None
 ) -> Environment:
-    """Open a directory, or share the environment that this process has open on it already."""
+    """Open a directory, or share the environment that this process has open on it already.
+
+    ``map_bytes`` is how much is mapped at first (``INITIAL_MAP_BYTES``); it grows by itself.
+    """
     if durability not in DURABILITIES:
         raise ConfigError(f"durability must be 'always' or 'relaxed', not {durability!r}")
     try:
@@ -204,7 +259,7 @@ def open_environment(
             known.references += 1
             return known
         try:
-            env = Environment(path, durability, max_bytes, min(map_bytes, max_bytes))
+            env = Environment(path, durability, max_bytes, map_bytes or INITIAL_MAP_BYTES)
         except ENGINE_FAULTS as fault:
             raise translate(fault) from fault
         _registry[_identity(path)] = env

@@ -104,7 +104,8 @@ end
 local function new()
   local settings = {}
   reset(settings)
-  local encode, decode = new_encoder(settings), new_decoder(settings)
+  local encode, drop = new_encoder(settings)
+  local decode = new_decoder(settings)
   local library = {
     encode = function(...)
       single(...)
@@ -136,10 +137,10 @@ local function new()
     _NAME = 'cjson',
     _VERSION = '2.1.0',
   }
-  return library, settings
+  return library, settings, drop
 end
 
-local shared, shared_settings = new()
+local shared, shared_settings, drop_shared = new()
 shared.new = function()
   local library = new()
   library.new = shared.new
@@ -148,6 +149,7 @@ end
 kit.libraries.cjson = shared
 
 function kit.reset_cjson()
+  drop_shared()
   if has_changed then
     has_changed = false
     reset(shared_settings)

@@ -13,16 +13,38 @@
 
 local kit = ...
 local byte, char, find, floor, lower = string.byte, string.char, string.find, math.floor, string.lower
-local concat, match, sub, tonumber = table.concat, string.match, string.sub, tonumber
+local concat, match, pairs, sub, tonumber = table.concat, string.match, pairs, string.sub, tonumber
 local fail, null = kit.fail, kit.state.null
 
 local SPACE = '[ \t\n\r]*'
-local KEY = '^' .. SPACE .. '"([^"\\%z]*)"' .. SPACE .. ':' .. SPACE .. '(.)()'
-local MEMBER_TEXT = '^([^"\\%z]*)"' .. SPACE .. '([,}])()'
-local MEMBER_NUMBER = '^(-?%d+%.?%d*[eE]?[+-]?%d*)' .. SPACE .. '([,}])()'
-local ELEMENT_TEXT = '^([^"\\%z]*)"' .. SPACE .. '([],])' .. SPACE .. '()'
-local ELEMENT_NUMBER = '^(-?%d+%.?%d*[eE]?[+-]?%d*)' .. SPACE .. '([],])' .. SPACE .. '()'
 local SPACE_BEFORE = '^' .. SPACE .. '()'
+
+-- The patterns of the quick reader, `_` being where blanks may stand.
+--   key             key, first character of its value, the place behind that
+--   text, number    value, what ends it, the place behind that
+local MEMBER_END, ELEMENT_END = '_([,}])_()', '_([],])_()'
+local NUMBER = '^(-?%d+%.?%d*[eE]?[+-]?%d*)'
+local PATTERNS = {
+  key = '^_"([^"\\]*)"_:_(.)()',
+  member_text = '^([^"\\]*)"' .. MEMBER_END,
+  member_number = NUMBER .. MEMBER_END,
+  member_end = '^' .. MEMBER_END,
+  element_text = '^([^"\\]*)"' .. ELEMENT_END,
+  element_number = NUMBER .. ELEMENT_END,
+  element_end = '^' .. ELEMENT_END,
+}
+
+local function with_blanks(blanks)
+  local patterns = {}
+  for name, pattern in pairs(PATTERNS) do
+    patterns[name] = string.gsub(pattern, '_', blanks)
+  end
+  return patterns
+end
+
+-- For texts written without blanks, which are matched faster, and with them.
+local COMPACT, SPACED = with_blanks(''), with_blanks(SPACE)
+
 local IS_DIGIT = {}
 for digit in string.gmatch('-0123456789', '.') do
   IS_DIGIT[digit] = true
@@ -68,7 +90,7 @@ end
 local function string_token(text, at)
   local parts, n = {}, 0
   while true do
-    local plain, stop, after = match(text, '^([^"\\%z]*)(["\\]?)()', at)
+    local plain, stop, after = match(text, '^([^"\\]*)(["\\]?)()', at)
     n = n + 1
     parts[n] = plain
     if stop == '"' then
@@ -121,9 +143,11 @@ local function number_value(text)
   return byte(text) == 45 and -named or named
 end
 
--- What JSON does not allow: a plus, leading zeros, hexadecimal, names.
+-- What JSON does not allow, and the library by its settings: leading zeros, hexadecimal,
+-- infinity and NaN.
 local function is_lax(text, at)
-  return not find(text, '^-?[1-9]', at) and not find(text, '^-?0[^%dxX]', at) and not find(text, '^-?0$', at)
+  return find(text, '^-?0[%dxX]', at) or find(text, '^-?[iI][nN][fF]', at)
+    or find(text, '^-?[nN][aA][nN]', at)
 end
 
 -------------------------------------------------------------------------------------- tokens
@@ -141,7 +165,7 @@ local WORD_KINDS = { ['true'] = 'T_BOOLEAN', ['false'] = 'T_BOOLEAN', null = 'T_
 local function token(text, at, settings)
   at = match(text, SPACE_BEFORE, at)
   local first = sub(text, at, at)
-  if first == '' or first == '\0' then
+  if first == '' then
     return 'T_END', nil, at, at
   elseif PUNCTUATION[first] then
     return PUNCTUATION[first], nil, at + 1, at
@@ -158,12 +182,15 @@ local function token(text, at, settings)
   end
   local lax = settings.decode_invalid_numbers
   local digits = number_text(text, at)
-  if find(first, '[-+%d]') then
-    if not digits or (not lax and is_lax(text, at)) then
-      return 'invalid number', nil, nil, at
+  if not find(first, '[-%d]') then
+    if not lax or not (first == '+' or is_lax(text, at)) then
+      return 'invalid token', nil, nil, at
     end
-  elseif not (lax and digits and find(first, '[iInN]')) then
-    return 'invalid token', nil, nil, at
+  elseif not lax and is_lax(text, at) then
+    digits = nil
+  end
+  if not digits then
+    return 'invalid number', nil, nil, at
   end
   return 'T_NUMBER', number_value(digits), at + #digits, at
 end
@@ -180,7 +207,7 @@ local NOTHING = {}
 
 function kit.new_decoder(settings)
   local object, array
-  local max_depth, quick_numbers
+  local max_depth, quick_numbers, patterns
 
   -- The value at `at`, read with all exactness, and what follows it.
   local function value(text, at, depth)
@@ -210,15 +237,31 @@ function kit.new_decoder(settings)
     return key, value_at
   end
 
-  -- Whether more follows at `at`, and from where.
-  local function separator(text, at, closing, wanted)
-    local kind, _, after, begin = token(text, at, settings)
-    if kind == 'T_COMMA' then
-      return true, after
-    elseif kind ~= closing then
-      unexpected(wanted, kind, begin)
+  -- The same for a value that begins with `first`, at a glance if it can be told from that.
+  local function other_value(text, at, depth, first)
+    if first == '{' then
+      return object(text, at + 1, depth + 1)
+    elseif first == '[' then
+      return array(text, at + 1, depth + 1)
     end
-    return false, after
+    local word = WORDS[first] and match(text, '^%l+', at)
+    if word and WORD_KINDS[word] then
+      return WORD_VALUES[word], at + #word
+    end
+    return value(text, at, depth)
+  end
+
+  -- Whether more follows at `at`, and from where.
+  local function separator(text, at, quick, closing, wanted)
+    local stop, after = match(text, quick, at)
+    if not stop then
+      local kind, _, behind, begin = token(text, at, settings)
+      stop, after = sub(text, begin, begin), behind
+      if kind ~= 'T_COMMA' and stop ~= closing then
+        unexpected(wanted, kind, begin)
+      end
+    end
+    return stop == ',', after
   end
 
   local function check_depth(depth, at)
@@ -233,12 +276,12 @@ function kit.new_decoder(settings)
     check_depth(depth, at - 1)
     local t, is_first, more = {}, true, true
     while more do
-      local key, first, from = match(text, KEY, at)
+      local key, first, from = match(text, patterns.key, at)
       local scalar, stop, after
       if first == '"' then
-        scalar, stop, after = match(text, MEMBER_TEXT, from)
+        scalar, stop, after = match(text, patterns.member_text, from)
       elseif quick_numbers[first] then
-        scalar, stop, after = match(text, MEMBER_NUMBER, from - 1)
+        scalar, stop, after = match(text, patterns.member_number, from - 1)
         scalar = scalar and tonumber(scalar)
       end
       if scalar then
@@ -246,15 +289,15 @@ function kit.new_decoder(settings)
         more, at = stop == ',', after
       else
         if key then
-          at = from - 1
+          t[key], at = other_value(text, from - 1, depth, first)
         else
           key, at = key_at(text, at, is_first)
           if not key then
             return t, at
           end
+          t[key], at = value(text, at, depth)
         end
-        t[key], at = value(text, at, depth)
-        more, at = separator(text, at, 'T_OBJ_END', 'comma or object end')
+        more, at = separator(text, at, patterns.member_end, '}', 'comma or object end')
       end
       is_first = false
     end
@@ -272,9 +315,9 @@ function kit.new_decoder(settings)
       local first = sub(text, at, at)
       local scalar, stop, after
       if first == '"' then
-        scalar, stop, after = match(text, ELEMENT_TEXT, at + 1)
+        scalar, stop, after = match(text, patterns.element_text, at + 1)
       elseif quick_numbers[first] then
-        scalar, stop, after = match(text, ELEMENT_NUMBER, at)
+        scalar, stop, after = match(text, patterns.element_number, at)
         scalar = scalar and tonumber(scalar)
       end
       n = n + 1
@@ -282,15 +325,19 @@ function kit.new_decoder(settings)
         t[n] = scalar
         more, at = stop == ',', after
       else
-        t[n], at = value(text, at, depth)
-        more, at = separator(text, at, 'T_ARR_END', 'comma or array end')
-        at = more and match(text, SPACE_BEFORE, at) or at
+        t[n], at = other_value(text, at, depth, first)
+        more, at = separator(text, at, patterns.element_end, ']', 'comma or array end')
       end
     end
     return t, at
   end
 
   return function(text)
+    local zero = find(text, '\0', 1, true)
+    if zero then
+      text = sub(text, 1, zero - 1)
+    end
+    patterns = (find(text, ': ', 1, true) or find(text, '\n', 1, true)) and SPACED or COMPACT
     max_depth = settings.decode_max_depth
     quick_numbers = settings.decode_invalid_numbers and IS_DIGIT or NOTHING
     local result, at = value(text, 1, 0)

@@ -2,7 +2,8 @@
 --
 -- Chunk argument:  kit      see kit.lua
 -- Leaves in it:
---   kit.new_encoder(settings) -> function(value): the text, or an error with cjson's text
+--   kit.new_encoder(settings) -> function(value): the text, or an error with cjson's text;
+--                                function(): free what an encoding that failed has left
 --     settings.encode_max_depth, .encode_number_precision, .encode_invalid_numbers
 --     (false, true or 'null'), .sparse_convert, .sparse_ratio, .sparse_safe
 --
@@ -16,8 +17,8 @@ local next, rawget, tostring, type = next, rawget, tostring, type
 local fail, null, behind = kit.fail, kit.state.null, kit.behind
 
 local MAX_KEYS, MAX_KEY_SIZE = 2000, 64
--- A buffer that grew beyond this is not kept for the next value.
-local MAX_KEPT_PIECES = 5000
+-- Pieces beyond this are not kept for the next value.
+local MAX_KEPT_PIECES, MAX_KEPT_BYTES = 5000, 65536
 
 -- Anything but: ] to ~, 0 to [, blank, !, # to ., and bytes from 128 on. In this order,
 -- since letters and digits are what there is most of.
@@ -59,7 +60,8 @@ local function refuse(kind, problem)
   fail('Cannot serialise ' .. kind .. ': ' .. problem)
 end
 
--- The length of a table as an array; nothing if it has to be an object.
+-- The length of a table as an array, and whether it has no gaps; nothing if it has to be an
+-- object.
 local function array_length(t, settings)
   local count, max = 0, 0
   for key in next, t do
@@ -70,7 +72,7 @@ local function array_length(t, settings)
     max = count
   end
   if max == count then
-    return max > 0 and max or nil
+    return max > 0 and max or nil, true
   end
   -- Not 1, 2, 3, …: all keys must be positive integers, with few gaps.
   count, max = 0, 0
@@ -89,13 +91,13 @@ local function array_length(t, settings)
     end
     return nil
   end
-  return max
+  return max, false
 end
 
 local INVALID_NAMES = { ['inf'] = 'inf', ['-inf'] = '-inf' }
 
 function kit.new_encoder(settings)
-  local pieces = {}
+  local pieces, is_busy = {}, false
   local precision
 
   local function number(x)
@@ -111,14 +113,14 @@ function kit.new_encoder(settings)
 
   local append
 
-  local function append_array(t, length, n, depth)
+  local function append_array(t, length, is_dense, n, depth)
     pieces[n] = '['
     for i = 1, length do
       if i > 1 then
         n = n + 1
         pieces[n] = ','
       end
-      n = append(rawget(t, i), n, depth)
+      n = append(is_dense and t[i] or rawget(t, i), n, depth)
     end
     n = n + 1
     pieces[n] = ']'
@@ -173,9 +175,9 @@ function kit.new_encoder(settings)
       if depth > settings.encode_max_depth then
         fail('Cannot serialise, excessive nesting (' .. depth .. ')')
       end
-      local length = array_length(value, settings)
+      local length, is_dense = array_length(value, settings)
       if length then
-        return append_array(value, length, n, depth)
+        return append_array(value, length, is_dense, n, depth)
       end
       return append_object(value, n, depth)
     elseif kind == 'boolean' then
@@ -188,14 +190,23 @@ function kit.new_encoder(settings)
     return n
   end
 
-  return function(value)
+  local function drop()
+    if is_busy then
+      pieces, is_busy = {}, false
+    end
+  end
+
+  local function encode(value)
+    drop()
     local digits = settings.encode_number_precision
     precision = digits ~= 14 and '%.' .. digits .. 'g' or nil
+    is_busy = true
     local n = append(value, 0, 0)
     local text = concat(pieces, '', 1, n)
-    if n > MAX_KEPT_PIECES then
-      pieces = {}
-    end
+    -- Few pieces are kept, with the strings in them, to spare the next one their growth.
+    is_busy = n > MAX_KEPT_PIECES or #text > MAX_KEPT_BYTES
     return text
   end
+
+  return encode, drop
 end

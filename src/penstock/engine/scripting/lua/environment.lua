@@ -25,6 +25,8 @@ local keep_frames, memory_limit = kit.host.keep_frames, kit.host.memory_limit
 local charge, int32, number = kit.charge, kit.int32, kit.number
 local behind, fail, argument_error, readonly = kit.behind, kit.fail, kit.argument_error, kit.readonly
 
+-- The name of our own chunks, which no other may have.
+local LIBRARY = '=(lib)'
 -- Matching recurses on the C stack once an item of the pattern: this keeps it small.
 local MAX_PATTERN = 8192
 -- What unpack is asked for at most: its own check does not survive an overflow.
@@ -157,7 +159,7 @@ local function guarded_rep(...)
 end
 
 local function guarded_dump(f)
-  if type(f) == 'function' and getinfo(f, 'S').source == '=(lib)' then
+  if type(f) == 'function' and getinfo(f, 'S').source == LIBRARY then
     fail('unable to dump given function')
   end
   return dump(f)
@@ -171,6 +173,9 @@ local environment
 -- it always is a string without a zero byte, hence the one that our caller holds.
 local function compile(source, name)
   name = match(name, '^[^%z]*')
+  if name == LIBRARY then
+    name = '=(load)'
+  end
   if byte(source) == 27 then
     local _, problem = loadstring('\1', name)
     return nil, (gsub(problem, 'char%(1%)', 'char(27)'))
@@ -287,7 +292,8 @@ local tables = {
   }),
 }
 
-local globals = copy('_VERSION assert error gcinfo getmetatable ipairs rawequal select tonumber tostring type', _G, {
+local globals = copy('_VERSION assert error gcinfo getmetatable ipairs rawequal select tonumber tostring '
+  .. 'type', _G, {
   __redis__err__handler = kit.handler,
   collectgarbage = guarded_collectgarbage,
   load = guarded_load,

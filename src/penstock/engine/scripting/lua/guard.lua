@@ -17,6 +17,8 @@
 -- How a script ends. The hook raises an error. pcall, xpcall, coroutine.resume and .wrap
 -- are the only places of Lua 5.1 that catch one (load is ours): they raise it again while
 -- state.aborted is set. From then on the hook also runs at every instruction of the script.
+-- What cannot be ended, here as in Redis, is a single call into C, such as a search for a
+-- pattern that makes it try for hours.
 
 local kit = ...
 local error, getinfo, select, type = error, debug.getinfo, select, type
@@ -212,4 +214,10 @@ local function wrap(f)
   end
 end
 
-kit.guarded = { pcall = guarded_pcall, xpcall = guarded_xpcall, create = create, resume = resume, wrap = wrap }
+kit.guarded = {
+  pcall = guarded_pcall,
+  xpcall = guarded_xpcall,
+  create = create,
+  resume = resume,
+  wrap = wrap,
+}

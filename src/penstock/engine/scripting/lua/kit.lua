@@ -166,7 +166,8 @@ function kit.handler(e)
   if type(e) ~= 'table' or behind[e] then
     e = { err = 'ERR ' .. tostring(e) }
   end
-  if info then
+  -- A tail call of the script may have taken the place with it.
+  if info and info.currentline > 0 then
     rawset(e, 'source', info.source)
     rawset(e, 'line', info.currentline)
   end

@@ -37,7 +37,7 @@ local host, state, abort = kit.host, kit.state, kit.abort
 local host_call, host_call_packed = host.call, host.call_packed
 
 -- The host takes arguments one by one at a price that grows with their number.
-local MAX_SEPARATE_WORDS = 16
+local MAX_SEPARATE_WORDS = 64
 
 ------------------------------------------------------------------------------------- replies
 

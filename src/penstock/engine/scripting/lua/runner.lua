@@ -20,8 +20,8 @@
 --
 --   more() -> token, …             the next tokens of an answer 3; none after the last
 --
--- It is the last chunk and empties the interpreter's global table. Arrays end at their first nil. Fields are read raw: no metamethod runs here, as the script
--- is over and nobody would watch it.
+-- It is the last chunk and empties the interpreter's global table. Arrays end at their first
+-- nil. Fields are read raw: no metamethod runs here, as the script is over.
 
 local kit = ...
 local getmetatable, next, rawget, type = getmetatable, next, rawget, type

@@ -1,0 +1,1 @@
+"""Where commands go: sockets, the embedded engine, a script for tests."""

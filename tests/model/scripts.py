@@ -1,0 +1,117 @@
+"""Random commands inside Lua scripts.
+
+A script gets its commands through ARGV, so that there are few scripts and many calls. How
+replies compare is decided by the commands inside: :func:`inner_calls` finds them again.
+
+Scripts here never fail after they have written, since then both sides rightly differ: we
+take back what a failed script did, Redis leaves it. ``@UNDONE`` (see ``pair``) is about that.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from tests.model.chance import leaves_chance, without_chance
+from tests.model.templates import Argv, Chooser, pick
+
+_CALL: Final = b"return redis.call(unpack(ARGV))"
+_TRY: Final = b"return redis.pcall(unpack(ARGV))"
+_TRY_RESP3: Final = b"redis.setresp(3) return redis.pcall(unpack(ARGV))"
+_DESCRIBE: Final = b"""
+local reply = redis.pcall(unpack(ARGV))
+if type(reply) ~= 'table' then return {type(reply), tostring(reply)} end
+return {reply.err or reply.ok or '', #reply, type(reply[1])}
+"""
+_DESCRIBE_RESP3: Final = b"redis.setresp(3)" + _DESCRIBE
+_MEASURE_JSON: Final = b"""
+local reply = redis.pcall(unpack(ARGV))
+if type(reply) == 'table' and reply.err then return reply end
+return #cjson.encode(reply)
+"""
+_PACK: Final = b"""
+local reply = redis.pcall(unpack(ARGV))
+if type(reply) == 'table' and reply.err then return reply end
+return cmsgpack.unpack(cmsgpack.pack(reply))
+"""
+_EACH: Final = b"""
+local at, replies = 1, {}
+while at <= #ARGV do
+  local size = tonumber(ARGV[at])
+  replies[#replies + 1] = redis.pcall(unpack(ARGV, at + 1, at + size))
+  at = at + size + 1
+end
+return replies
+"""
+#: Runs its commands like ``_EACH`` and fails.
+UNDONE: Final = _EACH.replace(b"return replies", b"error('undo all of it')")
+
+#: Scripts that answer what their one command answered.
+_TRANSPARENT: Final = frozenset((_CALL, _TRY, _TRY_RESP3, _PACK))
+_OF_ONE: Final = (_CALL, _TRY, _TRY_RESP3, _DESCRIBE, _DESCRIBE_RESP3, _MEASURE_JSON, _PACK)
+_MOST_INSIDE: Final = 4
+#: Lua's ``unpack`` has a limit.
+_MOST_WORDS: Final = 500
+#: Commands whose replies agree without being equal; what a script tells about them differs.
+_INEXACT: Final = frozenset(b"TTL PTTL EXPIRETIME PEXPIRETIME MEMORY OBJECT DUMP".split())
+
+
+class Source(Protocol):
+    def command(self, chooser: Chooser) -> Argv: ...
+
+
+class Scripted:
+    """Commands of another source, mostly inside scripts."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def command(self, chooser: Chooser) -> Argv:
+        kind = chooser.below(6)
+        if kind < 2:
+            return self._source.command(chooser)
+        name = pick(chooser, (b"EVAL", b"EVAL", b"EVAL", b"EVAL_RO"))
+        if kind < 4:
+            script = pick(chooser, _OF_ONE)
+            return [name, script, b"0", *self._inside(chooser, script in _TRANSPARENT)]
+        words: Argv = []
+        for _ in range(1 + chooser.below(_MOST_INSIDE)):
+            argv = self._inside(chooser, True)
+            words += [b"%d" % len(argv), *argv]
+        if kind == 5 and chooser.below(2):
+            return [b"@UNDONE", *words]
+        return [name, _EACH, b"0", *words]
+
+    def _inside(self, chooser: Chooser, is_transparent: bool) -> Argv:
+        argv = without_chance(self._source.command(chooser))
+        if argv[0].upper() == b"EXEC":
+            # What is wrong first, its being here or its arguments, is told in another order.
+            return argv[:1]
+        is_exact = is_transparent or not (argv[0][:1] in b"Zz" or argv[0].upper() in _INEXACT)
+        return argv if is_exact and len(argv) < _MOST_WORDS and not leaves_chance(argv) else [b"PING"]
+
+
+def inner_calls(argv: Argv) -> list[Argv] | None:
+    """The commands inside a script whose replies are its reply; None for other commands.
+
+    One command answers by itself, several answer an array.
+    """
+    if argv[0].upper() not in (b"EVAL", b"EVAL_RO") or len(argv) < 4:
+        return None
+    if argv[1] in _TRANSPARENT:
+        return [argv[3:]]
+    return split(argv[3:]) if argv[1] == _EACH else None
+
+
+def answers_array(argv: Argv) -> bool:
+    return argv[1] == _EACH
+
+
+def split(words: Argv) -> list[Argv]:
+    """Commands that follow one another, each after its length."""
+    calls = []
+    at = 0
+    while at < len(words):
+        size = int(words[at])
+        calls.append(words[at + 1 : at + 1 + size])
+        at += size + 1
+    return calls

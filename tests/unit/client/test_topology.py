@@ -1,0 +1,581 @@
+"""The slot map: what servers answer, in every shape, and what follows from it.
+
+The replies of the first section were recorded from Redis 7.0 and Valkey 9.1 in RESP3; the other
+shapes are derived from them as the protocol prescribes (``SHAPES``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.client.router.topology import Node, SlotMap, diff, resolve
+from penstock.errors import CommandError, ProtocolError
+from penstock.protocol.slots import SLOT_COUNT
+
+ASKED = "seed.example"
+
+# ---------------------------------------------------------------- shapes of one reply
+
+
+def resp2(reply: Any) -> Any:
+    """What RESP2 makes of it: maps are flat arrays."""
+    if isinstance(reply, dict):
+        return [resp2(item) for pair in reply.items() for item in pair]
+    return [resp2(item) for item in reply] if isinstance(reply, list) else reply
+
+
+def decoded(reply: Any) -> Any:
+    """What a connection that decodes makes of it: text instead of bytes."""
+    if isinstance(reply, dict):
+        return {decoded(name): decoded(value) for name, value in reply.items()}
+    if isinstance(reply, list):
+        return [decoded(item) for item in reply]
+    return reply.decode() if isinstance(reply, bytes) else reply
+
+
+SHAPES: dict[str, Callable[[Any], Any]] = {
+    "resp3": lambda reply: reply,
+    "resp2": resp2,
+    "resp3 decoded": decoded,
+    "resp2 decoded": lambda reply: decoded(resp2(reply)),
+}
+
+
+@pytest.fixture(params=SHAPES)
+def shape(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+    return SHAPES[request.param]
+
+
+def slots(*entries: Any, **options: Any) -> SlotMap:
+    return SlotMap.from_slots(list(entries), asked_host=ASKED, **options)
+
+
+def shards(*entries: Any, **options: Any) -> SlotMap:
+    return SlotMap.from_shards(list(entries), asked_host=ASKED, **options)
+
+
+def shard_node(
+    port: int, role: bytes = b"master", health: bytes = b"online", /, **fields: Any
+) -> dict[bytes, Any]:
+    node = {
+        b"id": b"id-%d" % port,
+        b"port": port,
+        b"ip": b"127.0.0.1",
+        b"endpoint": b"127.0.0.1",
+        b"role": role,
+        b"replication-offset": 14,
+        b"health": health,
+    }
+    node |= {name.replace("_", "-").encode(): value for name, value in fields.items()}
+    return {name: value for name, value in node.items() if value is not ...}
+
+
+# ---------------------------------------------------------------- recorded replies
+
+SLOTS_7_0 = [
+    [
+        0,
+        8191,
+        [b"127.0.0.1", 39883, b"09fb9ddc", {b"hostname": b"a.example"}],
+        [b"127.0.0.1", 58947, b"393197c9", {}],
+    ],
+    [8192, 16383, [b"127.0.0.1", 34557, b"8d4a4dd9", {}]],
+]
+SHARDS_7_0 = [
+    {
+        b"slots": [8192, 16383],
+        b"nodes": [
+            {
+                b"id": b"8d4a4dd9",
+                b"port": 34557,
+                b"ip": b"127.0.0.1",
+                b"endpoint": b"127.0.0.1",
+                b"role": b"master",
+                b"replication-offset": 0,
+                b"health": b"online",
+            },
+            {
+                b"id": b"6f7a67e7",
+                b"port": 35875,
+                b"ip": b"127.0.0.1",
+                b"endpoint": b"127.0.0.1",
+                b"role": b"replica",
+                b"replication-offset": 0,
+                b"health": b"loading",
+            },
+        ],
+    },
+    {
+        b"slots": [0, 8191],
+        b"nodes": [
+            {
+                b"id": b"09fb9ddc",
+                b"port": 39883,
+                b"ip": b"127.0.0.1",
+                b"endpoint": b"127.0.0.1",
+                b"hostname": b"a.example",
+                b"role": b"master",
+                b"replication-offset": 14,
+                b"health": b"online",
+            },
+            {
+                b"id": b"393197c9",
+                b"port": 58947,
+                b"ip": b"127.0.0.1",
+                b"endpoint": b"127.0.0.1",
+                b"role": b"replica",
+                b"replication-offset": 14,
+                b"health": b"online",
+            },
+        ],
+    },
+]
+#: Valkey also names the shard.
+SHARDS_9_1 = [{**shard, b"id": b"477885d7"} for shard in SHARDS_7_0]
+
+LOW = Node("127.0.0.1", 39883, "09fb9ddc", "primary")
+HIGH = Node("127.0.0.1", 34557, "8d4a4dd9", "primary")
+FOLLOWER = Node("127.0.0.1", 58947, "393197c9", "replica")
+
+
+@pytest.mark.parametrize(
+    ("read", "reply"),
+    [(slots, SLOTS_7_0), (shards, SHARDS_7_0), (shards, SHARDS_9_1)],
+    ids=["slots", "shards of redis 7.0", "shards of valkey 9.1"],
+)
+def test_recorded_replies_give_one_map(
+    read: Callable[..., SlotMap], reply: list[Any], shape: Callable[[Any], Any]
+) -> None:
+    found = read(*shape(reply))
+    assert (found.node_of(0), found.node_of(8191), found.node_of(8192), found.node_of(16383)) == (
+        LOW,
+        LOW,
+        HIGH,
+        HIGH,
+    )
+    assert (found.replicas_of(8191), found.replicas_of(8192)) == ((FOLLOWER,), ())
+    assert found.primaries == (LOW, HIGH)
+    assert found.nodes == (LOW, HIGH, FOLLOWER)
+    assert found.is_complete
+    assert repr(found) == "<SlotMap 16384/16384 slots, 2 primaries, 1 replicas>"
+
+
+def test_a_node_that_met_nobody(shape: Callable[[Any], Any]) -> None:
+    """It does not know its own address, and serves what it was given."""
+    entries = [[1, 2, [b"", 6379, b"x", {}]], [5, 5, [b"", 6379, b"x", {}]]]
+    shard = {b"slots": [1, 2, 5, 5], b"nodes": [shard_node(6379, endpoint=b"", ip=b"", id=b"x")]}
+    for found in (slots(*shape(entries)), shards(shape(shard))):
+        assert found.primaries == (Node(ASKED, 6379, "x"),)
+        assert [slot for slot in range(20) if found.node_of(slot)] == [1, 2, 5]
+        assert found.covered_slots == 3
+        assert not found.is_complete
+
+
+@pytest.mark.parametrize("read", [slots, shards])
+def test_no_slots_at_all(read: Callable[..., SlotMap]) -> None:
+    assert read().covered_slots == 0
+    assert read().nodes == ()
+    assert diff(SlotMap.empty(), read()).is_empty
+
+
+def test_nodes_of_old_servers_have_no_metadata_or_no_id() -> None:
+    found = slots([0, 1, [b"a", 1, b"x"]], [2, 3, [b"b", 2]])
+    assert found.primaries == (Node("a", 1, "x"), Node("b", 2, ""))
+
+
+# ---------------------------------------------------------------- addresses
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "ip", "host"),
+    [
+        (b"10.0.0.7", b"10.0.0.7", "10.0.0.7"),
+        (b"::1", b"::1", "::1"),
+        (b"a.example", b"10.0.0.7", "a.example"),
+        (b"", b"10.0.0.7", ASKED),
+        (None, b"10.0.0.7", ASKED),
+        (b"?", b"10.0.0.7", "10.0.0.7"),
+    ],
+)
+def test_which_host_is_used(
+    endpoint: bytes | None, ip: bytes, host: str, shape: Callable[[Any], Any]
+) -> None:
+    from_slots = slots(shape([0, 9, [endpoint, 7000, b"x", {b"ip": ip}]]))
+    from_shards = shards(shape({b"slots": [0, 9], b"nodes": [shard_node(7000, endpoint=endpoint, ip=ip)]}))
+    for found in (from_slots, from_shards):
+        assert [node.address for node in found.primaries] == [(host, 7000)]
+
+
+def test_nodes_without_an_address_are_left_out() -> None:
+    found = slots(
+        [0, 9, [b"?", 7000, b"x", {}], [b"a", 7001, b"y", {}]],
+        [10, 19, [b"a", 0, b"z", {}]],
+        [20, 29, [b"a", 7002, b"p", {}], [b"?", 7003, b"r", {}], [b"a", 7004, b"s", {}]],
+    )
+    assert found.covered_slots == 10
+    assert found.nodes == (Node("a", 7002, "p"), Node("a", 7004, "s", "replica"))
+    assert found.replicas_of(5) == ()
+    found = shards({b"slots": [0, 9], b"nodes": [shard_node(7000, endpoint=b"?", ip=...)]})
+    assert found.covered_slots == 0
+
+
+@pytest.mark.parametrize(
+    ("ports", "plain", "tls"),
+    [
+        ({"port": 7000, "tls_port": 7100}, 7000, 7100),
+        ({"port": ..., "tls_port": 7100}, 7100, 7100),
+        ({"port": 7000}, 7000, 7000),
+    ],
+)
+def test_the_port_of_the_wanted_kind(ports: dict[str, Any], plain: int, tls: int) -> None:
+    shard = {b"slots": [0, 9], b"nodes": [shard_node(7000, **ports)]}
+    assert [node.port for node in shards(shard).primaries] == [plain]
+    assert [node.port for node in shards(shard, tls=True).primaries] == [tls]
+
+
+def test_every_address_is_translated_once() -> None:
+    seen = []
+
+    def tunnel(host: str, port: int) -> tuple[str, int]:
+        seen.append((host, port))
+        return "localhost", port + 10_000
+
+    entry = [
+        0,
+        9,
+        [b"10.0.0.1", 7000, b"x", {}],
+        [None, 7001, b"y", {}],
+        [b"?", 7002, b"z", {b"ip": b"10.0.0.3"}],
+    ]
+    found = slots(entry, address_map=tunnel)
+    assert seen == [("10.0.0.1", 7000), (ASKED, 7001), ("10.0.0.3", 7002)]
+    assert [node.address for node in found.nodes] == [("localhost", port) for port in (17000, 17001, 17002)]
+    found = shards({b"slots": [0, 9], b"nodes": [shard_node(7000)]}, address_map=tunnel)
+    assert [node.address for node in found.nodes] == [("localhost", 17000)]
+
+
+def test_addresses_of_redirections_are_read_alike() -> None:
+    assert resolve("10.0.0.1", 1, asked_host=ASKED) == ("10.0.0.1", 1)
+    assert resolve("", 1, asked_host=ASKED) == (ASKED, 1)
+    assert resolve("", 1, asked_host=ASKED, address_map=lambda host, port: (host.upper(), -port)) == (
+        "SEED.EXAMPLE",
+        -1,
+    )
+
+
+def test_a_node_prints_as_an_address() -> None:
+    assert [str(Node("a", 1)), str(Node("::1", 1))] == ["a:1", "[::1]:1"]
+
+
+# ---------------------------------------------------------------- failing nodes
+
+
+def test_a_failing_primary_keeps_its_slots() -> None:
+    found = shards(
+        {b"slots": [0, 9], b"nodes": [shard_node(1, health=b"fail"), shard_node(2, b"replica")]},
+    )
+    assert found.node_of(0) == Node("127.0.0.1", 1, "id-1")
+    assert found.replicas_of(0) == (Node("127.0.0.1", 2, "id-2", "replica"),)
+
+
+@pytest.mark.parametrize("health", [b"fail", b"failed", b"loading"])
+def test_replicas_that_cannot_answer_are_left_out(health: bytes) -> None:
+    found = shards(
+        {
+            b"slots": [0, 9],
+            b"nodes": [shard_node(1), shard_node(2, b"replica", health), shard_node(3, b"slave")],
+        }
+    )
+    assert [node.port for node in found.replicas_of(0)] == [3]
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 0, 2]])
+def test_after_a_failover_the_living_primary_owns_the_slots(order: list[int]) -> None:
+    """Valkey lists both in one shard, Redis 7.0 the old one in a shard without slots."""
+    nodes = [shard_node(1, health=b"fail"), shard_node(2), shard_node(3, health=b"loading")]
+    found = shards({b"slots": [0, 9], b"nodes": [nodes[index] for index in order]})
+    assert [node.port for node in found.nodes] == [2]
+    found = shards(
+        {b"slots": [], b"nodes": [shard_node(1, health=b"fail")]},
+        {b"slots": [0, 9], b"nodes": [shard_node(2)]},
+    )
+    assert [node.port for node in found.nodes] == [2]
+
+
+@pytest.mark.parametrize("nodes", [[], [shard_node(1, b"replica")]])
+def test_a_shard_without_a_primary_serves_nothing(nodes: list[Any]) -> None:
+    found = shards({b"slots": [0, 9], b"nodes": nodes})
+    assert found.covered_slots == 0
+    assert found.nodes == ()
+
+
+# ---------------------------------------------------------------- replies that make no sense
+
+
+def node_entry(*node: Any) -> list[Any]:
+    return [[0, 9, list(node)]]
+
+
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        (None, "the reply to CLUSTER SLOTS should be an array, not None"),
+        ([7], "entry 0 of CLUSTER SLOTS should be an array, not 7"),
+        (
+            [[0, 9, [b"a", 1]], [0, 9]],
+            "entry 1 of CLUSTER SLOTS should be a first slot, a last slot and nodes",
+        ),
+        ([[0, 16384, [b"a", 1]]], "a slot of entry 0 of CLUSTER SLOTS should be in 0..16383, not 16384"),
+        ([[-1, 9, [b"a", 1]]], "a slot of entry 0 of CLUSTER SLOTS should be in 0..16383, not -1"),
+        ([[b"x", 9, [b"a", 1]]], "a slot of entry 0 of CLUSTER SLOTS should be an integer, not b'x'"),
+        ([[9, 8, [b"a", 1]]], "should be ranges that begin before they end, not [9, 8]"),
+        (node_entry(b"a"), "the primary in entry 0 of CLUSTER SLOTS should be a host, a port and an id"),
+        (node_entry(5, 1), "the host of the primary in entry 0 of CLUSTER SLOTS should be text, not 5"),
+        (node_entry(b"\xff", 1), "should be text, not b'\\xff'"),
+        (node_entry(b"a", None), "the port of the primary in entry 0 of CLUSTER SLOTS should be an integer"),
+        (node_entry(b"a", 65536), "should be in 0..65535, not 65536"),
+        (node_entry(b"a", 1, None), "the id of the primary in entry 0 of CLUSTER SLOTS should be text"),
+        (
+            node_entry(b"a", 1, b"x", [b"ip"]),
+            "the metadata of the primary in entry 0 of CLUSTER SLOTS should be a map",
+        ),
+        (node_entry(b"a", 1, b"x", {5: b"ip"}), "should be text, not 5"),
+        ([[0, 9, [b"a", 1], [b"b"]]], "a replica in entry 0 of CLUSTER SLOTS should be a host"),
+        (b"x" * 500, "not b'" + "x" * 118 + "…"),
+    ],
+)
+def test_bad_slots(reply: Any, text: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        SlotMap.from_slots(reply, asked_host=ASKED)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        ({}, "the reply to CLUSTER SHARDS should be an array, not {}"),
+        ([7], "shard 0 of CLUSTER SHARDS should be a map, not 7"),
+        ([[b"slots"]], "shard 0 of CLUSTER SHARDS should be a map"),
+        ([{b"slots": []}], "the nodes of shard 0 of CLUSTER SHARDS should be an array, not None"),
+        ([{b"nodes": []}], "the slots of shard 0 of CLUSTER SHARDS should be an array, not None"),
+        ([{b"slots": [1, 2, 3], b"nodes": []}], "should be pairs of a first and a last slot, not [1, 2, 3]"),
+        ([{b"slots": [], b"nodes": [7]}], "node 0 of shard 0 of CLUSTER SHARDS should be a map, not 7"),
+        (
+            [{b"slots": [], b"nodes": [shard_node(1, b"boss")]}],
+            "the role of node 0 of shard 0 of CLUSTER SHARDS should be master or replica, not b'boss'",
+        ),
+        ([{b"slots": [], b"nodes": [shard_node(1, role=...)]}], "should be text, not None"),
+        ([{b"slots": [], b"nodes": [shard_node(1, port=...)]}], "should be an integer, not None"),
+    ],
+)
+def test_bad_shards(reply: Any, text: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        SlotMap.from_shards(reply, asked_host=ASKED)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("read", [SlotMap.from_slots, SlotMap.from_shards])
+def test_an_error_reply_is_raised_as_it_is(read: Callable[..., SlotMap]) -> None:
+    error = CommandError("ERR This instance has cluster support disabled")
+    with pytest.raises(CommandError) as caught:
+        read(error, asked_host=ASKED)
+    assert caught.value is error
+
+
+# ---------------------------------------------------------------- redirections and differences
+
+
+def test_a_redirection_moves_one_slot() -> None:
+    before = slots(*SLOTS_7_0)
+    after = before.with_slot_moved(100, Node(*HIGH.address))
+    assert after.node_of(100) is before.node_of(8192)  # with its id
+    assert after.replicas_of(100) == ()
+    assert (before.node_of(100), before.replicas_of(100)) == (LOW, (FOLLOWER,))
+    assert (after.node_of(99), after.node_of(101)) == (LOW, LOW)
+    assert diff(before, after).moved_slots == (100,)
+    back = after.with_slot_moved(100, LOW)
+    assert back.replicas_of(100) == (FOLLOWER,)
+    assert diff(before, back).is_empty
+
+
+def test_a_redirection_to_the_owner_changes_nothing() -> None:
+    before = slots(*SLOTS_7_0)
+    assert before.with_slot_moved(100, Node(*LOW.address)) is before
+
+
+def test_a_redirection_to_a_stranger() -> None:
+    before = slots(*SLOTS_7_0)
+    stranger = Node("10.0.0.9", 1)
+    after = before.with_slot_moved(100, stranger).with_slot_moved(200, Node("10.0.0.9", 1))
+    assert after.node_of(100) is after.node_of(200)
+    assert after.primaries == (LOW, stranger, HIGH)
+    assert diff(before, after).added == (stranger,)
+    assert diff(after, before).removed == (stranger,)
+
+
+def test_a_redirection_to_a_replica_promotes_it() -> None:
+    before = slots(*SLOTS_7_0)
+    after = before.with_slot_moved(100, Node(*FOLLOWER.address)).with_slot_moved(101, Node(*FOLLOWER.address))
+    promoted = Node("127.0.0.1", 58947, "393197c9", "primary")
+    assert after.node_of(100) == promoted
+    assert after.node_of(100) is after.node_of(101)
+    assert diff(before, after).changed_roles == (promoted,)
+    assert diff(before, after).added == ()
+    assert len(after.nodes) == 3
+
+
+@pytest.mark.parametrize("slot", [-1, SLOT_COUNT])
+def test_a_slot_that_does_not_exist_cannot_move(slot: int) -> None:
+    with pytest.raises(ValueError, match=r"is not in 0\.\.16383"):
+        SlotMap.empty().with_slot_moved(slot, LOW)
+
+
+def test_a_failover_as_a_difference() -> None:
+    before = slots([0, 9, [b"a", 1, b"x"], [b"b", 2, b"y"]], [10, 19, [b"c", 3, b"z"]])
+    after = slots([0, 9, [b"b", 2, b"y"], [b"d", 4, b"w"]], [10, 18, [b"c", 3, b"z"]])
+    found = diff(before, after)
+    assert found.added == (Node("d", 4, "w", "replica"),)
+    assert found.removed == (Node("a", 1, "x"),)
+    assert found.moved_slots == (*range(10), 19)
+    assert found.changed_roles == (Node("b", 2, "y"),)
+    assert not found.is_empty
+
+
+def test_another_id_at_the_same_address_is_the_same_node() -> None:
+    assert diff(slots([0, 9, [b"a", 1, b"x"]]), slots([0, 9, [b"a", 1, b"y"]])).is_empty
+
+
+# ---------------------------------------------------------------- against a model
+
+#: Each example looks at all slots several times; the deadline would measure the machine.
+thorough = settings(max_examples=40, deadline=None)
+
+
+@dataclass
+class Shard:
+    """One primary's share, from which every form of reply is made."""
+
+    primary: Node
+    replicas: list[tuple[Node, bytes]]
+    ranges: list[tuple[int, int]]
+
+    def expected_replicas(self) -> tuple[Node, ...]:
+        return tuple(node for node, health in self.replicas if health == b"online")
+
+    def as_slots(self) -> list[Any]:
+        nodes = [self.primary, *self.expected_replicas()]
+        described = [[node.host.encode(), node.port, node.id.encode(), {}] for node in nodes]
+        return [[first, last, *described] for first, last in self.ranges]
+
+    def as_shard(self) -> dict[bytes, Any]:
+        health = [(self.primary, b"online"), *self.replicas]
+        nodes = [
+            shard_node(
+                node.port,
+                b"master" if node.role == "primary" else b"replica",
+                state,
+                endpoint=node.host.encode(),
+                id=node.id.encode(),
+            )
+            for node, state in health
+        ]
+        return {b"slots": [bound for each in self.ranges for bound in each], b"nodes": nodes}
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> list[Shard]:
+    """Up to five primaries with up to three replicas each; slots in runs, some served by nobody."""
+    ports = iter(range(7000, 7100))
+    hosts = st.sampled_from(["a", "b.example", "::1"])
+    shards: list[Shard] = []
+    for _ in range(draw(st.integers(1, 5))):
+        port = next(ports)
+        health = draw(st.lists(st.sampled_from([b"online", b"fail", b"loading"]), max_size=3))
+        replicas = [
+            (Node(draw(hosts), number, f"id{number}", "replica"), state)
+            for number, state in zip(ports, health, strict=False)
+        ]
+        shards.append(Shard(Node(draw(hosts), port, f"id{port}"), replicas, []))
+    bounds = sorted(draw(st.sets(st.integers(1, SLOT_COUNT - 1), max_size=12)) | {0, SLOT_COUNT})
+    for first, end in pairwise(bounds):
+        owner = draw(st.sampled_from([None, *shards]))
+        if owner is not None:
+            owner.ranges.append((first, end - 1))
+    return shards
+
+
+def owners_of(cluster: list[Shard]) -> list[Shard | None]:
+    owners: list[Shard | None] = [None] * SLOT_COUNT
+    for shard in cluster:
+        for first, last in shard.ranges:
+            owners[first : last + 1] = [shard] * (last + 1 - first)
+    return owners
+
+
+def read_slots(cluster: list[Shard]) -> SlotMap:
+    return slots(*(entry for shard in cluster for entry in shard.as_slots()))
+
+
+@thorough
+@given(clusters(), st.sampled_from(sorted(SHAPES)))
+def test_every_form_of_a_cluster_reads_back_as_it(cluster: list[Shard], shape_name: str) -> None:
+    change = SHAPES[shape_name]
+    from_slots = slots(*change([entry for shard in cluster for entry in shard.as_slots()]))
+    from_shards = shards(*change([shard.as_shard() for shard in cluster]))
+    owners = owners_of(cluster)
+    for found in (from_slots, from_shards):
+        assert [found.node_of(slot) for slot in range(SLOT_COUNT)] == [
+            owner and owner.primary for owner in owners
+        ]
+        assert [found.replicas_of(slot) for slot in range(SLOT_COUNT)] == [
+            owner.expected_replicas() if owner else () for owner in owners
+        ]
+        assert found.covered_slots == sum(owner is not None for owner in owners)
+        assert found.is_complete == all(owners)
+        assert {*found.primaries} == {shard.primary for shard in cluster if shard.ranges}
+    assert diff(from_slots, from_shards).is_empty
+
+
+@thorough
+@given(clusters(), clusters())
+def test_a_difference_leads_from_one_map_to_the_other(old: list[Shard], new: list[Shard]) -> None:
+    before, after = read_slots(old), read_slots(new)
+    found = diff(before, after)
+    old_addresses = {node.address for node in before.nodes}
+    new_addresses = {node.address for node in after.nodes}
+    assert {node.address for node in found.added} == new_addresses - old_addresses
+    assert {node.address for node in found.removed} == old_addresses - new_addresses
+    expected = [
+        slot
+        for slot in range(SLOT_COUNT)
+        if getattr(before.node_of(slot), "address", None) != getattr(after.node_of(slot), "address", None)
+    ]
+    assert list(found.moved_slots) == expected
+
+
+MOVES = st.lists(
+    st.tuples(st.sampled_from([0, 1, 2, 8000, SLOT_COUNT - 1]), st.integers(6999, 7004)), max_size=12
+)
+
+
+@thorough
+@given(clusters(), MOVES)
+def test_redirections_one_by_one(cluster: list[Shard], moves: list[tuple[int, int]]) -> None:
+    first = current = read_slots(cluster)
+    model = {slot: getattr(first.node_of(slot), "address", None) for slot in range(SLOT_COUNT)}
+    original = dict(model)
+    for slot, port in moves:
+        current = current.with_slot_moved(slot, Node("a", port))
+        model[slot] = ("a", port)
+    assert {slot: getattr(current.node_of(slot), "address", None) for slot in model} == model
+    assert all(node.role == "primary" for node in current.primaries)
+    assert len({node.address for node in current.primaries}) == len(current.primaries)
+    assert {slot: getattr(first.node_of(slot), "address", None) for slot in original} == original
+    assert list(diff(first, current).moved_slots) == [slot for slot in model if model[slot] != original[slot]]
