@@ -376,7 +376,7 @@ class Dispatcher:
         return _Savepoint(self, self._unit)
 
     def settle(self) -> None:
-        """After a whole command: publish keyspace events, serve blocked clients; either may cause the other."""
+        """After a whole command: publish events, serve blocked clients; either may cause the other."""
         changes = self._changes
         while changes.ready or changes.events:
             events, changes.events[:] = changes.events[:], []

@@ -18,7 +18,7 @@ def _load(s: Session, key: bytes) -> bytes | None:
 
 
 def _load_all(s: Session, keys: list[bytes]) -> list[bytes]:
-    """The values of the keys that exist. The first key that is no HyperLogLog, or a corrupt one, is refused."""
+    """The values of the keys that exist; the first that is no HyperLogLog, or a corrupt one, is refused."""
     values: list[bytes] = []
     for key in keys:
         try:
