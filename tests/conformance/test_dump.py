@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.testing.servers import RealServer
-from tests.conformance.key_events import Listener
+from tests.conformance.events import Listener
 
 BAD_CHECKSUM = "ERR DUMP payload version or checksum are wrong"
 BAD_FORMAT = "ERR Bad data format"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.key_events import Listener
+from tests.conformance.events import Listener
 
 NOT_INTEGER = "ERR value is not an integer or out of range"
 

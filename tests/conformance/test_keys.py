@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.key_events import Listener
+from tests.conformance.events import Listener
 
 NO_SUCH_KEY = "ERR no such key"
 NOT_INTEGER = "ERR value is not an integer or out of range"

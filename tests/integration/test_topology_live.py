@@ -35,7 +35,9 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[RealCluster]:
         binary = find_server(request.param)
     except ServerUnavailableError as error:
         pytest.skip(str(error))
-    with start_cluster(3, 1, binary=binary, options={"cluster-node-timeout": "1000"}) as running:
+    # A replica is listed once its offset has moved, which takes a ping from its primary: usually ten seconds.
+    options = {"cluster-node-timeout": "1000", "repl-ping-replica-period": "1"}
+    with start_cluster(3, 1, binary=binary, options=options) as running:
         yield running
 
 

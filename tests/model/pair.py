@@ -161,9 +161,8 @@ class Pair:
         name = argv[0].upper()
         if name == b"MULTI" and reply == _OK:
             client.queue = []
-        elif name in (b"EXEC", b"DISCARD") and reply != _QUEUED:
-            # EXEC without MULTI changes nothing either.
-            client.queue = None
+        elif name == b"EXEC" or (name == b"DISCARD" and reply == _OK):
+            client.queue = None  # even if EXEC was refused
         elif reply == _QUEUED and client.queue is not None:
             client.queue.append(argv)
 
@@ -212,9 +211,7 @@ class Pair:
             elements: list[Any] = []
             for _ in range(_SCAN_LIMIT):
                 cursor, some = reply
-                elements += (
-                    pairs(some) if argv[0].upper() in (b"HSCAN", b"ZSCAN") else [(one,) for one in some]
-                )
+                elements += pairs(some) if is_paired else [(one,) for one in some]
                 if cursor == b"0":
                     break
                 reply = side.run([[*argv[:at], cursor, *argv[at + 1 :]]])[0]

@@ -91,13 +91,10 @@ class Scripted:
 
 
 def inner_calls(argv: Argv) -> list[Argv] | None:
-    """The commands inside a script whose replies are its reply; None for other commands.
-
-    One command answers by itself, several answer an array.
-    """
+    """The commands inside a script; None for other commands. One answers by itself, several an array."""
     if argv[0].upper() not in (b"EVAL", b"EVAL_RO") or len(argv) < 4:
         return None
-    if argv[1] in _TRANSPARENT:
+    if argv[1] in _OF_ONE:
         return [argv[3:]]
     return split(argv[3:]) if argv[1] == _EACH else None
 

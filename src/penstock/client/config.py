@@ -239,11 +239,11 @@ class Settings:
             raise ConfigError("password and credential_provider are both set: give one of them")
         if self.username is not None and self.password is None and self.credential_provider is None:
             raise ConfigError(
-                f"username '{self.username}' has no password: write user:password@host,"
+                f"username {self.username!r} has no password: write user:password@host,"
                 " or :password@host for the default user"
             )
         if self.sentinel_username is not None and self.sentinel_password is None:
-            raise ConfigError(f"sentinel_username '{self.sentinel_username}' has no sentinel_password")
+            raise ConfigError(f"sentinel_username {self.sentinel_username!r} has no sentinel_password")
         if (self.tls_cert_file is None) != (self.tls_key_file is None):
             raise ConfigError("tls_cert_file and tls_key_file belong together: give both or none")
 
@@ -356,7 +356,7 @@ def _check_name(name: str) -> None:
         return
     near = difflib.get_close_matches(name, _RULES, n=1, cutoff=0.5)
     near = near or [known for known in _RULES if name and name in known]
-    raise ConfigError(f"unknown setting '{name}'" + (f": did you mean {near[0]}?" if near else ""))
+    raise ConfigError(f"unknown setting {name!r}" + (f": did you mean {near[0]}?" if near else ""))
 
 
 def _parse_setting(name: str, text: str) -> Any:
@@ -366,7 +366,7 @@ def _parse_setting(name: str, text: str) -> Any:
     try:
         return rule.parse(text)
     except (ValueError, KeyError):
-        shown = "" if name in _SECRETS else f", not '{text}'"
+        shown = "" if name in _SECRETS else f", not {text!r}"
         raise ConfigError(f"{name} must be {rule.wanted}{shown}") from None
 
 
@@ -406,7 +406,7 @@ def parse_url(url: str | os.PathLike[str]) -> Target:
         return _parse_path(url)
     kind, uses_tls = _SCHEMES.get(match["scheme"].lower(), (None, False))
     if kind is None:
-        raise ConfigError(f"unknown scheme '{match['scheme']}': use one of {', '.join(_SCHEMES)}, or a path")
+        raise ConfigError(f"unknown scheme {match['scheme']!r}: use one of {', '.join(_SCHEMES)}, or a path")
     authority, path, query = match["authority"], match["path"], match["query"] or ""
     if kind in ("embedded", "unix"):
         words: list[str] = []
@@ -445,7 +445,7 @@ def _parse_path(text: str) -> Target:
         raise ConfigError(f"'{name}:' must be followed by two slashes, as in {name}://host")
     if _BARE_ADDRESS.fullmatch(text):
         raise ConfigError(
-            f"'{text}' looks like a host and port: write redis://{text}, or ./{text} for a path"
+            f"{text!r} looks like a host and port: write redis://{text}, or ./{text} for a path"
         )
     return _embedded(text, {})
 
@@ -456,14 +456,14 @@ def _embedded(path: str, options: dict[str, str]) -> Target:
     if "\0" in path:
         raise ConfigError("the path of the embedded store contains a NUL character")
     if path.partition("/")[0] == "~":
-        raise ConfigError(f"'~' in '{path}' is not expanded: use Path(…).expanduser()")
+        raise ConfigError(f"'~' in {path!r} is not expanded: use Path(…).expanduser()")
     _take_service("embedded", [], options)
     return Target(kind="embedded", path=Path(path), db=_take_db("embedded", [], options), options=options)
 
 
 def _parse_socket(host: str, path: str) -> Path:
     if host:
-        raise ConfigError(f"'{host}' is no socket: its path starts with a slash, as in unix:///tmp/socket")
+        raise ConfigError(f"{host!r} is no socket: its path starts with a slash, as in unix:///tmp/socket")
     socket = Path(_decode(path, "path"))
     if not socket.name or "\0" in str(socket):
         raise ConfigError("the path of the unix socket is missing: write unix:///path/to/socket")
@@ -517,18 +517,18 @@ def _parse_address(text: str, default_port: int) -> Address:
         try:
             ipaddress.IPv6Address(host)
         except ValueError:
-            raise ConfigError(f"host '{host}' is not an IPv6 address") from None
+            raise ConfigError(f"host {host!r} is not an IPv6 address") from None
         if not closed or rest[:1] not in ("", ":"):
-            raise ConfigError(f"host '{text}' must be of the form [address]:port")
+            raise ConfigError(f"host {text!r} must be of the form [address]:port")
         colon, port = rest[:1], rest[1:]
     else:
         host, colon, port = text.partition(":")
         if ":" in port:
-            raise ConfigError(f"an IPv6 address must stand in brackets: '{text}'")
+            raise ConfigError(f"an IPv6 address must stand in brackets: {text!r}")
         if _BAD_HOST.search(host):
-            raise ConfigError(f"host '{host}' contains a character that no host has")
+            raise ConfigError(f"host {host!r} contains a character that no host has")
     if colon and not (re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= _MAX_PORT):
-        raise ConfigError(f"port '{port}' is not a number between 1 and {_MAX_PORT}")
+        raise ConfigError(f"port {port!r} is not a number between 1 and {_MAX_PORT}")
     return Address(host or DEFAULT_HOST, int(port) if colon else default_port)
 
 
@@ -542,7 +542,7 @@ def _take_service(kind: TargetKind, words: list[str], options: dict[str, str]) -
     # With ?service=…, a path of one word that is a number is the database.
     in_path = words.pop(0) if words and not (given and words[0].isdigit()) else None
     if given and in_path and given != in_path:
-        raise ConfigError(f"two services: '{in_path}' in the path and '{given}' in the query")
+        raise ConfigError(f"two services: {in_path!r} in the path and {given!r} in the query")
     service = given or in_path
     if not service:
         raise ConfigError("the service name is missing: write redis-sentinel://host/service or ?service=…")
@@ -555,7 +555,7 @@ def _take_db(kind: TargetKind, words: list[str], options: dict[str, str]) -> int
     in_path = "/".join(words) or None
     for text in (in_path, given):
         if text is not None and not (re.fullmatch(r"[0-9]{1,10}", text) and int(text) <= _MAX_INT):
-            raise ConfigError(f"database '{text}' is not a number from 0 on")
+            raise ConfigError(f"database {text!r} is not a number from 0 on")
     if in_path is not None and given is not None and int(in_path) != int(given):
         raise ConfigError(f"two databases: /{in_path} in the path and db={given} in the query")
     db = int(given or in_path or 0)

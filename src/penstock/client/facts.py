@@ -207,7 +207,7 @@ def _options(args: Arguments, start: int, sizes: Mapping[bytes, int]) -> Iterato
         position += 1 + sizes.get(word, 0)
 
 
-def _seconds_At(position: int) -> ReadTimeout:
+def _seconds_at(position: int) -> ReadTimeout:
     def read(args: Arguments) -> int | None:
         if len(args) <= max(position, 1):
             return None
@@ -220,7 +220,7 @@ def _seconds_At(position: int) -> ReadTimeout:
     return read
 
 
-def _milliseconds_At(position: int) -> ReadTimeout:
+def _milliseconds_at(position: int) -> ReadTimeout:
     return lambda args: max(0, _integer(args[position]) or 0) if position < len(args) else None
 
 
@@ -236,12 +236,12 @@ def _milliseconds_after_block(start: int, sizes: Mapping[bytes, int]) -> ReadTim
 
 
 _TIMEOUTS: Final[Mapping[str, ReadTimeout]] = {
-    **dict.fromkeys("BLPOP BRPOP BRPOPLPUSH BLMOVE BZPOPMIN BZPOPMAX".split(), _seconds_At(-1)),
-    **dict.fromkeys("BLMPOP BZMPOP".split(), _seconds_At(1)),
+    **dict.fromkeys("BLPOP BRPOP BRPOPLPUSH BLMOVE BZPOPMIN BZPOPMAX".split(), _seconds_at(-1)),
+    **dict.fromkeys("BLMPOP BZMPOP".split(), _seconds_at(1)),
     **dict.fromkeys("XREAD XREADGROUP".split(), _milliseconds_after_block(1, _XREAD_OPTIONS)),
     "TREAD": _milliseconds_after_block(4, _TREAD_OPTIONS),
-    "WAIT": _milliseconds_At(2),
-    "WAITAOF": _milliseconds_At(3),
+    "WAIT": _milliseconds_at(2),
+    "WAITAOF": _milliseconds_at(3),
 }
 
 

@@ -156,18 +156,18 @@ def parse_policy(text: str) -> ReconnectPolicy:
     name, _, arguments = text.partition(":")
     policy = _POLICIES.get(name)
     if policy is None:
-        raise ConfigError(f"unknown reconnect policy '{name}': use one of {', '.join(_POLICIES)}")
+        raise ConfigError(f"unknown reconnect policy {name!r}: use one of {', '.join(_POLICIES)}")
     known = [field.name for field in fields(policy)]
     values: dict[str, float] = {}
     for argument in arguments.split(",") if arguments else ():
         key, _, value = argument.partition("=")
         if key not in known:
             names = ", ".join(known) or "no arguments"
-            raise ConfigError(f"unknown argument '{key}' of the reconnect policy '{name}': it has {names}")
+            raise ConfigError(f"unknown argument {key!r} of the reconnect policy {name!r}: it has {names}")
         try:
             values[key] = float(value) if key in ("factor", "jitter") else int(value)
         except ValueError:
-            raise ConfigError(f"{key} of the reconnect policy '{name}' is not a number: '{value}'") from None
+            raise ConfigError(f"{key} of the reconnect policy {name!r} is not a number: {value!r}") from None
     # The keys were checked against the policy's own fields and the values fit their types.
     return policy(**values)  # type: ignore[arg-type]
 

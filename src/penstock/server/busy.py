@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.engine import Engine, Session
 from penstock.engine.control import Close
+from penstock.engine.dispatch import Entry
 from penstock.errors import CommandError
 from penstock.protocol.replies import OK, Reply
 
@@ -23,34 +24,52 @@ _NO_AUTH: Final = "NOAUTH Authentication required."
 _CONNECTION_ONLY: Final = frozenset({b"AUTH", b"HELLO"})
 
 
-def answer_while_busy(
-    engine: Engine, connection: Connection, argv: list[bytes], shut_down: Callable[[], None]
-) -> None:
-    """Answer one command of a connection that has none in the running batch."""
+def answers_while_busy(
+    engine: Engine, connection: Connection, commands: list[list[bytes]], shut_down: Callable[[], None]
+) -> bytes:
+    """What to send to a connection that has nothing to do with the running script."""
+    out: list[bytes] = []
     session = connection.session
-    if session is None or connection.closing:
-        return
-    entry = engine.dispatcher.resolve(argv)
-    try:
-        if entry.name == b"QUIT":
-            connection.answer_aside(OK)
-            connection.answer_aside(Close())
-        elif entry.name in _CONNECTION_ONLY:
-            aside = cast(Session, _Aside(session, connection.answer_aside))
-            connection.answer_aside(entry.handler(aside, argv))
-        elif not session.authenticated:
-            raise CommandError(_NO_AUTH)
-        elif entry.name == b"":
-            entry.handler(session, argv)  # raises what is wrong with name or arity
-        elif entry.name == b"SCRIPT|KILL":
-            connection.answer_aside(engine.scripts.kill_running())
-        elif entry.name == b"SHUTDOWN" and b"NOSAVE" in (word.upper() for word in argv[1:]):
-            engine.scripts.kill()
-            shut_down()
-        else:
-            raise CommandError(BUSY)
-    except CommandError as error:
-        connection.answer_aside(_spoil_transaction(session, entry.name, error))
+    assert session is not None
+
+    def send(item: Reply) -> None:
+        out.append(connection.encode_aside(item))
+
+    for argv in commands:
+        if connection.closing:
+            break
+        entry = engine.dispatcher.resolve(argv)
+        try:
+            _answer(engine, session, argv, entry, send, shut_down)
+        except CommandError as error:
+            send(_spoil_transaction(session, entry.name, error))
+    return b"".join(out)
+
+
+def _answer(
+    engine: Engine,
+    session: Session,
+    argv: list[bytes],
+    entry: Entry,
+    send: Callable[[Reply], None],
+    shut_down: Callable[[], None],
+) -> None:
+    if entry.name == b"QUIT":
+        send(OK)
+        send(Close())
+    elif entry.name in _CONNECTION_ONLY:
+        send(entry.handler(cast(Session, _Aside(session, send)), argv))
+    elif not session.authenticated:
+        raise CommandError(_NO_AUTH)
+    elif entry.name == b"":
+        entry.handler(session, argv)  # raises what is wrong with name or arity
+    elif entry.name == b"SCRIPT|KILL":
+        send(engine.scripts.kill_running())
+    elif entry.name == b"SHUTDOWN" and b"NOSAVE" in (word.upper() for word in argv[1:]):
+        engine.scripts.kill()
+        shut_down()
+    else:
+        raise CommandError(BUSY)
 
 
 def _spoil_transaction(session: Session, name: bytes, error: CommandError) -> CommandError:

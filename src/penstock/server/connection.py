@@ -318,16 +318,19 @@ class Connection(asyncio.Protocol):
             log.warning("closing %r: it does not read its replies", session)
             self.abort()
 
-    def answer_aside(self, reply: Reply) -> None:
-        """Send something while the engine runs elsewhere and ``_out`` belongs to its thread."""
-        if self.transport is None or self._reply_mode is not ReplyMode.ON:
-            return
+    def encode_aside(self, reply: Reply) -> bytes:
+        """What to send for an item, while the engine runs elsewhere and ``_out`` belongs to its thread."""
         try:
-            self.transport.write(self._encode(reply))
+            encoded = self._encode(reply)
         except TypeError:
-            self.transport.write(self._obey(reply))
-        if self.closing:
-            self.transport.close()
+            encoded = self._obey(reply)
+        return encoded if self._reply_mode is ReplyMode.ON else b""
+
+    def write_aside(self, data: bytes) -> None:
+        if self.transport is not None:
+            self.transport.write(data)
+            if self.closing:
+                self.transport.close()
 
     def _close_with(self, last_words: bytes) -> None:
         """Write this after what was answered before, and close."""

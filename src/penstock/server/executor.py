@@ -41,7 +41,7 @@ from penstock.engine import Engine, Session
 from penstock.engine.control import SlowScriptError
 from penstock.engine.duties import TICK_S
 from penstock.errors import CommandError, PenstockError
-from penstock.server.busy import answer_while_busy
+from penstock.server.busy import answers_while_busy
 from penstock.server.connection import Connection
 
 log = logging.getLogger("penstock.server")
@@ -240,8 +240,7 @@ class Executor:
     def _submit_while_away(self, session: Session, commands: list[list[bytes]]) -> None:
         connection = self.connections.get(session.number)
         if connection is not None and self._is_refused(connection):
-            for argv in commands:
-                self._answer_busy(connection, argv)
+            self._answer_busy(connection, commands)
             return
         self._batch += [(session, argv) for argv in commands]
         if connection is not None:
@@ -256,12 +255,15 @@ class Executor:
         """Those who wait behind the script are told so, from now on."""
         self._is_busy = True
         waiting, self._batch = self._batch, []
+        refused: dict[Connection, list[list[bytes]]] = {}
         for session, argv in waiting:
             connection = self.connections.get(session.number)
             if connection is not None and self._is_refused(connection):
-                self._answer_busy(connection, argv)
+                refused.setdefault(connection, []).append(argv)
             else:
                 self._batch.append((session, argv))
+        for connection, commands in refused.items():
+            self._answer_busy(connection, commands)
         self._release(self._is_refused)
         self._let_refused_go_on()
 
@@ -281,8 +283,8 @@ class Executor:
             else:
                 self._held.append(connection)
 
-    def _answer_busy(self, connection: Connection, argv: list[bytes]) -> None:
-        answer_while_busy(self.engine, connection, argv, self._shut_down)
+    def _answer_busy(self, connection: Connection, commands: list[list[bytes]]) -> None:
+        connection.write_aside(answers_while_busy(self.engine, connection, commands, self._shut_down))
 
     # --------------------------------------------------------- blocked clients
 

@@ -86,8 +86,8 @@ def translate(fault: BaseException) -> StoreError:
     if number in _NO_SPACE or any(os.strerror(code) in text for code in _NO_SPACE):
         return StoreFullError("no space left on the disk of the store; nothing of this request was written")
     if number == errno.EIO or os.strerror(errno.EIO) in text:
-        # What LMDB says of a write that came to an end halfway, which on most file systems means: full.
-        return StoreFullError("the disk of the store is full or failing; nothing of this request was written")
+        # What LMDB says of a write that came to an end halfway, too: then the disk is full.
+        return StoreError(f"the disk of the store is full or failing ({text}); nothing of this was written")
     return StoreError(f"the store failed: {text}")
 
 
