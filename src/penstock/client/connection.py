@@ -3,16 +3,30 @@
 All tasks of the process call :meth:`Connection.call` on the same connection. What they
 issue in one tick of the loop leaves with one write; replies are matched by order alone.
 
+    call ──> out ──(end of the tick)──> slots ──(reply)──> future
+
 Invariants
 ----------
 C1  Every command written owns exactly one slot until its reply or the end of the
-    connection. A caller that went away (cancelled, timed out) leaves a tombstone: its
-    slot stays, the reply is discarded, the connection goes on.
+    connection. A caller that went away (cancelled, timed out) before the write is never
+    sent; after it, its slot stays as a tombstone, the reply is handed to the owner as an
+    orphan, the connection goes on.
 C2  A reply without a slot, or bytes that do not parse, end the connection. There is no
     resynchronising.
-C3  Between ``encode`` and the slot there is no ``await``.
+C3  A command moves from ``out`` to ``slots`` and to the transport without an ``await``
+    or a way to fail in between.
 C4  After the end no future is left pending: each slot goes to the owner, which sends it
     again elsewhere or refuses it.
+
+What is not one reply for one command:
+
+=====================  ===============================================================
+SUBSCRIBE and family   answered by one push a channel; the slot goes with the last, or
+                       with an error. In RESP2 these pushes are arrays: they are told
+                       from replies by their first word and by who is first in line
+MONITOR                ``monitor``: lines that no command asked for are pushes
+a burst                several commands written in one piece, one future for all
+=====================  ===============================================================
 
 It does not know addresses, routing or retries: those are the owner's.
 """
@@ -20,41 +34,105 @@ It does not know addresses, routing or retries: those are the owner's.
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import logging
 from collections import deque
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from penstock.client.transports.base import NO_MORE, Arguments, Transport
-from penstock.errors import ClosedError, CommandError, CommandTimeoutError, PenstockError, ProtocolError
+from penstock.errors import (
+    ClosedError,
+    CommandError,
+    CommandTimeoutError,
+    PenstockError,
+    ProtocolError,
+    WrongTypeError,
+)
 from penstock.protocol.replies import Reply
 
+log = logging.getLogger("penstock.client")
+
 ReplyFuture: TypeAlias = "asyncio.Future[Reply]"
+
+#: Commands written at once; more of one tick are written in several pieces, so that the
+#: transport can say "enough" in between.
+MAX_BATCH: Final = 1024
+
+_MESSAGES: Final = frozenset({b"message", b"pmessage", b"smessage"})
+_CONFIRMATIONS: Final = frozenset(
+    b"subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe".split()
+)
+_SHARD_CONFIRMATIONS: Final = frozenset({b"ssubscribe", b"sunsubscribe"})
 
 
 class Slot(NamedTuple):
     """A command that was issued and has no reply yet. (On the hot path a plain tuple of this shape.)"""
 
+    #: a future, or a :class:`Burst`
     future: ReplyFuture
     arguments: Arguments
-    issued_s: float
+    #: what the command timeout counts from: when it was issued, later for one that blocks
+    since_s: float
+    #: how often it was sent when its reply comes
     attempt: int
+
+
+class Burst:
+    """Several commands that leave in one piece and are answered together.
+
+    Stands in the place of the future in each of their slots. A refused command is a
+    ``CommandError`` among the replies; only the end of the connection fails the whole.
+    """
+
+    __slots__ = ("_replies", "commands", "future", "is_harmless")
+
+    def __init__(self, future: ReplyFuture, commands: tuple[Arguments, ...], is_harmless: bool) -> None:
+        self.future = future
+        self.commands = commands
+        #: whether all of it may be sent twice
+        self.is_harmless = is_harmless
+        self._replies: list[Reply] = []
+
+    def slots(self, since_s: float, attempt: int) -> list[Slot]:
+        """One a command, as if none had been answered yet."""
+        self._replies.clear()
+        place = cast("ReplyFuture", self)
+        return [Slot(place, arguments, since_s, attempt) for arguments in self.commands]
+
+    def done(self) -> bool:
+        return self.future.done()
+
+    def set_result(self, reply: Reply) -> None:
+        self._replies.append(reply)
+        if len(self._replies) == len(self.commands):
+            self.future.set_result(self._replies)
+
+    def set_exception(self, error: Exception) -> None:
+        self.future.set_exception(error)
 
 
 class Owner(Protocol):
     """Whoever the connection belongs to."""
 
+    def on_full(self, connection: Connection, arguments: Arguments) -> ReplyFuture:
+        """A command cannot be issued now: full, paused or closed. The owner keeps or refuses it."""
+
+    def on_room(self, connection: Connection) -> None:
+        """There is room for more commands after ``has_room`` was False."""
+
     def on_refused(self, connection: Connection, slot: Slot, error: CommandError) -> bool:
         """A command was refused. True if the owner takes the slot over (redirection, retry)."""
+
+    def on_orphan(self, connection: Connection, slot: Slot, reply: Reply) -> None:
+        """A reply came whose caller has gone: a popped element must not be lost without a word."""
 
     def on_push(self, connection: Connection, push: list[Any]) -> None: ...
 
     def on_lost(
         self, connection: Connection, error: Exception | None, unanswered: list[Slot], unsent: list[Slot]
     ) -> None:
-        """The connection ended. ``unanswered`` were written, ``unsent`` were not."""
-
-    def on_room(self, connection: Connection) -> None:
-        """There is room for more commands after ``has_room`` was False."""
+        """The connection ended. ``unanswered`` were written, ``unsent`` were not; their callers wait."""
 
 
 class Connection:
@@ -63,174 +141,362 @@ class Connection:
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, max_in_flight: int) -> None:
         self._owner = owner
         self._loop = loop
+        # Our callbacks outlive the request that caused them and must not keep its context alive.
+        self._context = contextvars.Context()
         self._create_future: Callable[[], ReplyFuture] = loop.create_future
-        self._slots: deque[Any] = deque()
-        self._out: list[Any] = []
-        self._now_s = loop.time()
-        self._max_in_flight = max_in_flight
-        #: 0 while commands must wait (closed, or the socket's buffer is full)
+        #: written, without a reply
+        self._slots: deque[Slot] = deque()
+        #: issued, not written
+        self._out: list[Slot] = []
+        #: how many may be in ``out`` before ``_make_room`` has to look; 0 between two ticks
+        self._room = 0
+        #: 0 while commands must wait: not open, ended, or the transport has enough to send
         self._limit = 0
-        self._paused = False
+        self._max_in_flight = max_in_flight
         self._was_full = False
+        self._wants_empty = False
         self._transport: Transport | None = None
         self._encode: Callable[[Arguments], Any] = _not_open
-        self._lost = False
-        #: replies that nobody waited for any more
-        self.discarded = 0
-        self.replies = 0
+        #: types of replies that are not simply given to a future
+        self._unusual: frozenset[type] = frozenset()
+        self._is_lost = False
+        self._is_monitor = False
+        #: whether ``since_s`` only grows along the slots
+        self._is_in_order = True
+        #: RESP2: how many channels and patterns, how many shard channels
+        self._subscribed = [0, 0]
+        #: pushes that have confirmed the SUBSCRIBE first in line
+        self._confirmed = 0
+        self._now_s = loop.time()
+        self._silent_since_s = self._now_s
+        self.sent = 0
+        #: replies whose callers had gone
+        self.orphans = 0
 
     # ---------------------------------------------------------------- lifecycle
 
     def attach(self, transport: Transport) -> None:
         """Begin to use a transport that is connected."""
         assert self._transport is None, "a connection has one transport in its life"
+        if self._is_lost:
+            return  # it ended before anybody could use it
         self._transport = transport
         self._encode = transport.encode
-        self._push_type = transport.push_type
         self._limit = self._max_in_flight
+        self._silent_since_s = self._loop.time()
+        self.speak(3)
+
+    def speak(self, protocol: int) -> None:
+        """What the handshake has agreed on; in RESP2 pushes are arrays like others."""
+        assert self._transport is not None
+        push_type = self._transport.push_type if protocol == 3 else list
+        self._unusual = frozenset((push_type, CommandError, WrongTypeError))
 
     @property
     def is_open(self) -> bool:
-        return self._transport is not None and not self._lost
+        return self._transport is not None and not self._is_lost
+
+    @property
+    def in_flight(self) -> int:
+        """Commands without a reply, tombstones included."""
+        return len(self._slots) + len(self._out)
 
     @property
     def has_room(self) -> bool:
-        if len(self._slots) < self._limit:
+        return self.has_room_for(1)
+
+    def has_room_for(self, count: int) -> bool:
+        """Also for a burst above the limit, once nothing else is in flight. If not, ``on_room`` follows."""
+        in_flight = self.in_flight
+        if in_flight + count <= self._limit or (self._limit and not in_flight):
             return True
         self._was_full = True
         return False
 
-    @property
-    def in_flight(self) -> int:
-        return len(self._slots)
+    def tell_when_empty(self) -> None:
+        """Call ``on_room`` once nothing is in flight."""
+        self._was_full = self._wants_empty = True
 
     def close(self) -> None:
         """Write what was issued and end; what is unanswered then goes to the owner."""
-        if self._transport is not None and not self._lost:
-            self._flush()
+        self._flush()
+        self._limit = self._room = 0
+        if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        if self._transport is not None and not self._lost:
+        """End now; what is not written yet will not be."""
+        self._limit = self._room = 0
+        if self._transport is not None:
             self._transport.abort()
+
+    def forget(self) -> None:
+        """Let go of the transport without touching it: in a forked child it is the parent's."""
+        self._limit = self._room = 0
+        self._is_lost = True
+        self._transport = None
+        self._slots.clear()
+        self._out.clear()
 
     # --------------------------------------------------------------------- call
 
-    def call(self, arguments: Arguments, attempt: int = 1) -> ReplyFuture:
-        """Issue a command; the caller has seen to it that there is room (``has_room``)."""
+    def call(self, arguments: Arguments) -> ReplyFuture:
+        """Issue a command."""
         out = self._out
-        if not out:
-            self._begin_tick()
-        out.append(self._encode(arguments))
+        if len(out) >= self._room and not self._make_room():
+            return self._owner.on_full(self, arguments)
         future = self._create_future()
-        self._slots.append((future, arguments, self._now_s, attempt))
+        out.append((future, arguments, self._now_s, 1))  # type: ignore[arg-type]
         return future
 
-    def resume(self, slot: Slot) -> None:
-        """Issue a command again for a future that exists already."""
+    def resume(self, slots: Iterable[Slot]) -> None:
+        """Issue commands for futures that exist already; the caller has asked ``has_room_for``."""
+        if len(self._out) >= MAX_BATCH:
+            self._flush()
         if not self._out:
             self._begin_tick()
-        self._out.append(self._encode(slot.arguments))
-        self._slots.append(slot)
+        self._out.extend(slots)
+        self._is_in_order = False
+
+    def monitor(self) -> ReplyFuture:
+        """From the reply on, the server tells every command it runs; nothing else may be issued."""
+        self._is_monitor = True
+        return self.call(("MONITOR",))
+
+    def _make_room(self) -> bool:
+        """Whether one more command may be issued in this tick."""
+        out = self._out
+        if len(out) >= MAX_BATCH:
+            self._flush()
+        if not self.has_room_for(1):
+            return False
+        if not out:
+            self._begin_tick()
+        self._room = min(self._limit - len(self._slots), MAX_BATCH)
+        return True
 
     def _begin_tick(self) -> None:
         if asyncio._get_running_loop() is not self._loop:
             raise ClosedError("this client belongs to another event loop; open one for each loop")
-        if self._lost or self._transport is None:
-            raise ClosedError("the connection is closed")
+        if not self._slots:
+            self._is_in_order = True
         self._now_s = self._loop.time()
-        self._loop.call_soon(self._flush)
+        self._loop.call_soon(self._flush, context=self._context)
 
     def _flush(self) -> None:
-        out, self._out = self._out, []
-        if out and self._transport is not None and not self._lost:
-            self._transport.write(out)
+        """Write what was issued, without those that went away."""
+        self._room = 0
+        out = self._out
+        transport = self._transport
+        if not out or not self._limit or transport is None or transport.is_closing():
+            return
+        batch = [slot for slot in out if not slot[0].done()]
+        out.clear()
+        encode = self._encode
+        try:
+            encoded = [encode(slot[1]) for slot in batch]
+        except Exception:  # noqa: BLE001 - whatever an argument raises is its caller's, not everybody's
+            batch, encoded = self._encode_one_by_one(batch)
+        if batch:
+            if not self._slots:
+                self._silent_since_s = self._now_s
+            self._slots.extend(batch)
+            self.sent += len(batch)
+            transport.write(encoded)
+        if self._was_full:
+            self._tell_room()
+
+    def _encode_one_by_one(self, batch: list[Slot]) -> tuple[list[Slot], list[Any]]:
+        """Without the commands that cannot be encoded; their callers are told."""
+        commands: dict[int, Any] = {}
+        for index, slot in enumerate(batch):
+            try:
+                commands[index] = self._encode(slot[1])
+            except Exception as error:  # noqa: BLE001 - see _flush
+                if not slot[0].done():
+                    slot[0].set_exception(error)
+        # A burst goes whole or not at all.
+        kept = [index for index in commands if not batch[index][0].done()]
+        return [batch[index] for index in kept], [commands[index] for index in kept]
 
     # ------------------------------------------------------------------ replies
 
     def replies_ready(self, take: Callable[[], Any]) -> None:
         """Give each reply to the command it belongs to."""
-        slots = self._slots
-        push_type = self._push_type
+        unusual = self._unusual
+        pop = self._slots.popleft
         while (reply := take()) is not NO_MORE:
-            kind = type(reply)
-            if kind is push_type:
-                self._owner.on_push(self, reply)
+            if type(reply) in unusual and self._handled(reply):
                 continue
-            if not slots:
-                raise ProtocolError("the server sent a reply that no command asked for")
-            slot = slots.popleft()
-            self.replies += 1
+            try:
+                slot = pop()
+            except IndexError:
+                self._stray(reply)
+                continue
             future = slot[0]
             if future.done():
-                self.discarded += 1
-            elif kind is CommandError:
-                if not self._owner.on_refused(self, Slot(*slot), reply):
-                    future.set_exception(reply)
+                self._orphaned(slot, reply)
             else:
                 future.set_result(reply)
-        if self._was_full and len(slots) < self._limit:
-            self._was_full = False
+        self._silent_since_s = self._loop.time()
+        if self._was_full:
+            self._tell_room()
+
+    def _handled(self, reply: Any) -> bool:
+        """An error goes to its caller or the owner, a push to the owner; False for a plain reply."""
+        if isinstance(reply, CommandError):
+            if not self._slots:
+                raise ProtocolError(f"the server sent an error that no command caused: {reply}")
+            self._confirmed = 0
+            slot = Slot(*self._slots.popleft())
+            if slot.future.done():
+                self._orphaned(slot, reply)
+            elif type(slot.future) is Burst:
+                slot.future.set_result(reply)
+            elif not self._is_taken_over(slot, reply):
+                slot.future.set_exception(reply)
+            return True
+        kind = _first_word(reply)
+        if type(reply) is list and not self._is_resp2_push(kind, reply):
+            return False
+        if kind in _CONFIRMATIONS:
+            self._confirm(kind)
+        self._pushed(reply)
+        return True
+
+    def _is_taken_over(self, slot: Slot, error: CommandError) -> bool:
+        try:
+            return self._owner.on_refused(self, slot, error)
+        except Exception:
+            log.exception("cannot handle the refusal %s", error)
+            return False
+
+    def _is_resp2_push(self, kind: bytes, reply: list[Any]) -> bool:
+        if kind in _MESSAGES:
+            return any(self._subscribed)
+        if kind in _CONFIRMATIONS and (any(self._subscribed) or self._is_first_in_line(kind)):
+            self._subscribed[kind in _SHARD_CONFIRMATIONS] = reply[2]
+            return True
+        return False
+
+    def _confirm(self, kind: bytes) -> None:
+        """One channel of the SUBSCRIBE first in line; a server also unsubscribes on its own."""
+        if not self._is_first_in_line(kind):
+            return
+        self._confirmed += 1
+        channels = len(self._slots[0][1]) - 1
+        if self._confirmed >= channels:
+            self._confirmed = 0
+            future = self._slots.popleft()[0]
+            if not future.done():
+                future.set_result(channels)
+
+    def _is_first_in_line(self, kind: bytes) -> bool:
+        return bool(self._slots) and _word(self._slots[0][1][0]).lower() == kind
+
+    def _pushed(self, push: list[Any]) -> None:
+        try:
+            self._owner.on_push(self, push)
+        except Exception:
+            log.exception("cannot handle the push %.200r", push)
+
+    def _orphaned(self, slot: Slot, reply: Reply) -> None:
+        self.orphans += 1
+        try:
+            self._owner.on_orphan(self, Slot(*slot), reply)
+        except Exception:
+            log.exception("cannot handle a reply whose caller has gone")
+
+    def _stray(self, reply: Any) -> None:
+        if not self._is_monitor:
+            raise ProtocolError(f"the server sent a reply that no command asked for: {reply!r:.100}")
+        self._pushed([b"monitor", reply])
+
+    def _tell_room(self) -> None:
+        in_flight = self.in_flight
+        if self._limit and (not in_flight or (in_flight < self._limit and not self._wants_empty)):
+            self._was_full = self._wants_empty = False
             self._owner.on_room(self)
 
     def pause_writing(self) -> None:
-        self._limit = 0
+        self._limit = self._room = 0
 
     def resume_writing(self) -> None:
+        if self._is_lost or self._transport is None or self._transport.is_closing():
+            return
         self._limit = self._max_in_flight
+        self._flush()
         if self._was_full:
-            self._was_full = False
-            self._owner.on_room(self)
+            self._tell_room()
 
     def transport_lost(self, error: Exception | None) -> None:
         """Hand every slot back (C4)."""
-        if self._lost:
+        if self._is_lost:
             return
-        self._lost = True
-        self._limit = 0
-        slots = [Slot(*slot) for slot in self._slots]
-        written = len(slots) - len(self._out)
+        self._is_lost = True
+        self._limit = self._room = 0
+        self._transport = None
+        unanswered = [Slot(*slot) for slot in self._slots if not slot[0].done()]
+        unsent = [Slot(*slot) for slot in self._out if not slot[0].done()]
         self._slots.clear()
         self._out.clear()
-        unanswered = [slot for slot in slots[:written] if not slot.future.done()]
-        unsent = [slot for slot in slots[written:] if not slot.future.done()]
         self._owner.on_lost(self, error, unanswered, unsent)
 
     # ------------------------------------------------------------------ watching
 
-    def expire(self, older_than_s: float) -> int:
-        """Time out commands issued before; their slots stay as tombstones. Answers how many."""
-        expired = 0
-        for slot in self._slots:
-            if slot[2] > older_than_s:
-                break
-            if not slot[0].done():
-                slot[0].set_exception(_timed_out(slot[1]))
-                expired += 1
-        return expired
+    def expire(self, horizon_s: float) -> None:
+        """Time out commands that count from before; written ones stay as tombstones."""
+        expire(self._slots, horizon_s, self._is_in_order, _no_reply)
+        expire(self._out, horizon_s, self._is_in_order, _no_reply)
 
-    def refuse_all(self, error: PenstockError) -> None:
+    def refuse_all(self, why: Callable[[], PenstockError]) -> None:
         """Fail every caller that waits; their slots stay as tombstones."""
-        for slot in self._slots:
+        for slot in (*self._slots, *self._out):
             if not slot[0].done():
-                slot[0].set_exception(error)
+                slot[0].set_exception(why())
 
     @property
-    def oldest_unanswered_s(self) -> float | None:
-        """When the command was issued that has waited longest; None if nothing is in flight."""
-        return self._slots[0][2] if self._slots else None
+    def silent_since_s(self) -> float:
+        """Since when the server owes us a sign of life.
+
+        Counts from the oldest command without a reply, not from the last write, or steady
+        writes would keep a dead peer alive. The one first in line may be allowed to take
+        its time (it blocks), and none behind it can be answered sooner.
+        """
+        return max(self._silent_since_s, self._slots[0][2]) if self._slots else self._silent_since_s
+
+    @property
+    def tombstones(self) -> int:
+        """Commands in flight whose callers have gone."""
+        return sum(slot[0].done() for slot in self._slots)
 
     def __repr__(self) -> str:
-        state = "lost" if self._lost else "open" if self._transport is not None else "new"
-        return f"<Connection {state} in_flight={len(self._slots)} unsent={len(self._out)}>"
-
-    _push_type: type[list[Any]]
+        state = "lost" if self._is_lost else "open" if self._transport is not None else "new"
+        return f"<Connection {state} unanswered={len(self._slots)} unsent={len(self._out)}>"
 
 
-def _timed_out(arguments: Arguments) -> CommandTimeoutError:
-    name = arguments[0]
-    shown = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
-    return CommandTimeoutError(f"no reply to {shown} within the command timeout; it may still run")
+def expire(
+    slots: Iterable[Slot], horizon_s: float, is_in_order: bool, error: Callable[[Slot], PenstockError]
+) -> None:
+    for slot in slots:
+        if slot[2] <= horizon_s:
+            if not slot[0].done():
+                slot[0].set_exception(error(slot))
+        elif is_in_order:
+            break
+
+
+def _no_reply(slot: Slot) -> CommandTimeoutError:
+    name = _word(slot[1][0]).decode(errors="replace")
+    return CommandTimeoutError(f"no reply to {name} within the command timeout; it may still run")
+
+
+def _word(argument: Any) -> bytes:
+    return argument.encode(errors="replace") if isinstance(argument, str) else bytes(argument)
+
+
+def _first_word(reply: list[Any]) -> bytes:
+    return _word(reply[0]) if reply and isinstance(reply[0], str | bytes) else b""
 
 
 def _not_open(_: Arguments) -> Any:

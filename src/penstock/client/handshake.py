@@ -2,20 +2,31 @@
 
 In this order, each step answered before the next (they decide on one another):
 
-1. ``HELLO 3 [AUTH user password] [SETNAME name]`` for RESP3; ``AUTH`` or ``PING`` for RESP2.
+1. ``HELLO 3 [AUTH user password]`` for RESP3; ``AUTH`` or ``PING`` for RESP2.
    A server that knows no HELLO is spoken to in RESP2.
 2. ``SELECT`` where a database was asked for
-3. ``CLIENT SETNAME`` where HELLO did not say it
+3. ``CLIENT SETNAME`` where we have a name
 4. ``CLIENT ID`` (needed to unblock a blocking call; a refusal is tolerated)
 5. ``INFO server`` for the version (a refusal is tolerated)
 6. ``CLUSTER INFO`` must say ``cluster_state:ok`` where a cluster was asked for
 7. ``READONLY`` on a replica
+
+What comes out of a refusal:
+
+=======================  ==============================================================
+``AuthenticationError``  wrong, missing or insufficient credentials
+``ConfigError``          the database or the client name is refused; it is no cluster
+``NotSentError``         the server is loading, or the cluster is not ready: try later
+``ConnectionLostError``  any other refusal
+=======================  ==============================================================
+
+It knows neither addresses nor timeouts, and never shows a password.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from penstock.client.connection import Connection
 from penstock.client.policies import ErrorClass, classify_error
@@ -28,8 +39,8 @@ class Introduction:
 
     protocol: int = 3
     username: str | None = None
-    password: str | None = None
-    database: int = 0
+    password: str | None = field(default=None, repr=False)
+    db: int = 0
     client_name: str | None = None
     expects_cluster: bool = False
     reads_from_replica: bool = False
@@ -39,20 +50,27 @@ class Introduction:
 class ServerFacts:
     """What the server says about itself."""
 
-    protocol: int
-    client_id: int | None
-    version: tuple[int, ...]
-    mode: str
+    protocol: int = 3
+    #: None where CLIENT ID was refused
+    client_id: int | None = None
+    #: of Redis's interface, such as (7, 0, 15); empty where INFO was refused
+    version: tuple[int, ...] = ()
+    #: ``redis``, ``valkey``, … as the server calls itself
+    product: str = "redis"
+    #: ``standalone``, ``cluster``, ``sentinel``; empty where INFO was refused
+    mode: str = ""
 
 
 async def shake_hands(connection: Connection, intro: Introduction, name: str) -> ServerFacts:
     """Go through the steps; raises what makes the connection useless."""
     try:
         protocol = await _greet(connection, intro)
-        if intro.database:
-            await _select(connection, intro.database)
+        connection.speak(protocol)
+        if intro.db:
+            await _set_up(connection, f"database {intro.db} cannot be selected", "SELECT", str(intro.db))
         if intro.client_name:
-            await connection.call(("CLIENT", "SETNAME", intro.client_name))
+            what = f"client_name '{intro.client_name}' cannot be set"
+            await _set_up(connection, what, "CLIENT", "SETNAME", intro.client_name)
         client_id = await _tolerant(connection, "CLIENT", "ID")
         info = _parse_info(await _tolerant(connection, "INFO", "server"))
         if intro.expects_cluster:
@@ -64,43 +82,55 @@ async def shake_hands(connection: Connection, intro: Introduction, name: str) ->
     return ServerFacts(
         protocol,
         client_id if isinstance(client_id, int) else None,
-        _version(info),
-        info.get("redis_mode", ""),
+        _version(info.get("redis_version", "")),
+        info.get("server_name", "redis"),
+        info.get("redis_mode") or info.get("server_mode", ""),
     )
 
 
 async def _greet(connection: Connection, intro: Introduction) -> int:
-    credentials: tuple[str, ...] = ()
+    """Authenticate and agree on a protocol."""
+    login: tuple[str, ...] = ()
     if intro.password is not None:
-        credentials = ("AUTH", intro.username or "default", intro.password)
+        login = ("AUTH", intro.username or "default", intro.password)
     if intro.protocol == 3:
         try:
-            await connection.call(("HELLO", "3", *credentials))
+            await connection.call(("HELLO", "3", *login))
         except CommandError as error:
-            if not str(error).startswith(("ERR unknown command", "NOPROTO")):
+            if not str(error).startswith(_NO_HELLO):
                 raise
         else:
             return 3
     if intro.password is None:
         await connection.call(("PING",))
     elif intro.username is None:
+        # Before Redis 6 there are no users, and AUTH takes the password alone.
         await connection.call(("AUTH", intro.password))
     else:
         await connection.call(("AUTH", intro.username, intro.password))
     return 2
 
 
-async def _select(connection: Connection, database: int) -> None:
+#: A server before 6.0, or one that has no RESP3.
+_NO_HELLO: Final = ("ERR unknown command", "NOPROTO")
+
+
+async def _set_up(connection: Connection, what: str, *arguments: str) -> None:
+    """A step whose refusal is the fault of a setting."""
     try:
-        await connection.call(("SELECT", database))
+        await connection.call(arguments)
     except CommandError as error:
-        raise ConfigError(f"database {database} cannot be selected: {error}") from error
+        if classify_error(str(error)).kind is ErrorClass.OTHER:
+            raise ConfigError(f"{what}: {error}") from error
+        raise
 
 
 async def _tolerant(connection: Connection, *arguments: str) -> Any:
     try:
         return await connection.call(arguments)
-    except CommandError:
+    except CommandError as error:
+        if classify_error(str(error)).kind is ErrorClass.NOAUTH:
+            raise  # a server that wants a password refuses everything
         return None
 
 
@@ -118,15 +148,27 @@ async def _check_cluster(connection: Connection, name: str) -> None:
 
 
 def _translated(error: CommandError, name: str) -> Exception:
-    kind = classify_error(str(error)).kind
-    if kind in (ErrorClass.WRONGPASS, ErrorClass.NOAUTH, ErrorClass.NOPERM) or "AUTH" in str(error):
-        return AuthenticationError(f"{name} refused the credentials: {error}")
-    if kind is ErrorClass.LOADING:
-        return NotSentError(f"{name} is loading its data: {error}")
-    return ConnectionLostError(f"{name} refused the handshake: {error}")
+    text = str(error)
+    kind = classify_error(text).kind
+    if kind in _CREDENTIALS or text.startswith(_OLD_AUTH_ERRORS):
+        return AuthenticationError(f"{name} refused the credentials: {text}")
+    if kind in _LATER:
+        return NotSentError(f"{name} is not ready: {text}")
+    return ConnectionLostError(f"{name} refused the handshake: {text}")
+
+
+_CREDENTIALS: Final = (ErrorClass.WRONGPASS, ErrorClass.NOAUTH, ErrorClass.NOPERM)
+_LATER: Final = (ErrorClass.LOADING, ErrorClass.MASTERDOWN, ErrorClass.CLUSTERDOWN, ErrorClass.BUSY)
+#: Texts without a code word: no password is set, and what servers before 6.0 say.
+_OLD_AUTH_ERRORS: Final = (
+    "ERR AUTH <password> called without any password configured",
+    "ERR Client sent AUTH, but no password is set",
+    "ERR invalid password",
+)
 
 
 def _parse_info(text: Any) -> dict[str, str]:
+    """The ``name:value`` lines of INFO and CLUSTER INFO."""
     if isinstance(text, bytes):
         text = text.decode(errors="replace")
     if not isinstance(text, str):
@@ -135,6 +177,5 @@ def _parse_info(text: Any) -> dict[str, str]:
     return {key: value.strip() for key, _, value in pairs}
 
 
-def _version(info: dict[str, str]) -> tuple[int, ...]:
-    text = info.get("valkey_version") or info.get("redis_version") or ""
+def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".") if part.isdigit())

@@ -7,7 +7,7 @@ from typing import Any
 
 import hiredis
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.client.router.splitting import (
@@ -81,6 +81,7 @@ def commands(draw: st.DrawFn) -> tuple[Word, ...]:
     return (draw(spelled(name)), *words)
 
 
+@settings(deadline=None)
 @given(STORED, st.lists(commands(), max_size=6))
 def test_split_commands_do_what_whole_ones_do(
     stored: dict[bytes, bytes], sequence: list[tuple[Word, ...]]
@@ -93,6 +94,7 @@ def test_split_commands_do_what_whole_ones_do(
         assert cluster.data() == model
 
 
+@settings(deadline=None)
 @given(commands(), st.randoms())
 def test_parts_hold_every_argument_once_and_in_order(args: tuple[Word, ...], chance: Any) -> None:
     """For any assignment of keys to slots, not only for that of a cluster."""

@@ -431,6 +431,14 @@ def test_a_redirection_to_a_replica_promotes_it() -> None:
     assert len(after.nodes) == 3
 
 
+def test_a_redirection_to_an_address_of_both_roles() -> None:
+    """All replicas and primaries behind one proxy: a primary there is still one object."""
+    before = slots([0, 9, [b"a", 1, b"x"], [b"b", 2, b"y"]], [10, 19, [b"b", 2, b"z"]])
+    after = before.with_slot_moved(0, Node("b", 2))
+    assert after.node_of(0) is before.node_of(10)
+    assert len(after.primaries) == 2
+
+
 @pytest.mark.parametrize("slot", [-1, SLOT_COUNT])
 def test_a_slot_that_does_not_exist_cannot_move(slot: int) -> None:
     with pytest.raises(ValueError, match=r"is not in 0\.\.16383"):

@@ -4,11 +4,18 @@ A transport carries commands and replies, not bytes. It knows nothing of futures
 or routing. Everything happens on one event loop:
 
 ===================  ==========================================================
-the connection       calls ``encode`` for each command as it is issued, and
-                     ``write`` once a tick with what was encoded
+the connection       calls ``encode`` for each command and ``write`` with what
+                     was encoded, once a tick; never while ``is_closing``
 the transport        calls ``receiver.replies_ready(take)`` when there are
-                     replies; ``take`` answers one each time, then ``NO_MORE``
-the transport        calls ``receiver.transport_lost`` exactly once, at the end
+                     replies; ``take`` answers one each time, then ``NO_MORE``.
+                     If that raises, the transport must end: nobody knows any
+                     more which reply is whose
+the transport        calls ``receiver.pause_writing`` when it has enough to send,
+                     from within ``write`` at the earliest, and later
+                     ``receiver.resume_writing``
+the transport        calls ``receiver.transport_lost`` exactly once, at the end,
+                     but never from within ``encode``, ``write``, ``close`` or
+                     ``abort``
 ===================  ==========================================================
 
 Replies come in the order of the commands. A refused command is a ``CommandError`` value;
@@ -21,6 +28,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
 Argument: TypeAlias = bytes | str | int | float | memoryview
+#: A whole command, its name first. Must not change until the reply is there.
 Arguments: TypeAlias = tuple[Argument, ...]
 
 
@@ -57,8 +65,11 @@ class Transport(Protocol):
     def write(self, encoded: list[Any]) -> None:
         """Send what was encoded this tick."""
 
+    def is_closing(self) -> bool:
+        """Whether it has ended, or is about to: what is written now will not be sent."""
+
     def close(self) -> None:
         """Send what was written, then end; ``transport_lost`` follows."""
 
     def abort(self) -> None:
-        """End now."""
+        """End now; ``transport_lost`` follows."""
