@@ -188,7 +188,9 @@ def _expired_memory(argv: Argv, ours: Any, real: Any) -> bool:
 #: * members of a sorted set of 450 bytes or more with equal scores and equal first 418
 #:   bytes are ordered by digest (``pools.LONG_MEMBERS`` are in the same order either way);
 #: * RESTORE with a time to live beyond the year 292 million: Redis adds the present time,
-#:   overflows, and the key is gone at once (``pools.POOLS["ttl"]`` has no such value).
+#:   overflows, and the key is gone at once (``pools.POOLS["ttl"]`` has no such value);
+#: * who blocks on a key is served when SORT STORE, ZUNIONSTORE and the like replace a value of
+#:   another type there; Redis 7.0 forgets him (``test_blocking`` deletes the key first).
 #:
 #: PFCOUNT keeps its count in the value only beside a write, and nobody who watches the key
 #: notices; Redis does it always, as a change (``pair`` makes both sides do the same).

@@ -74,7 +74,7 @@ class Slot(NamedTuple):
     arguments: Arguments
     #: what the command timeout counts from: when it was issued, later for one that blocks
     since_s: float
-    #: how often it was sent when its reply comes
+    #: 1, and one more each time that a connection ended with it written and unanswered
     attempt: int
 
 
@@ -348,7 +348,7 @@ class Connection:
             if not self._slots:
                 raise ProtocolError(f"the server sent an error that no command caused: {reply}")
             self._confirmed = 0
-            slot = Slot(*self._slots.popleft())
+            slot = _whole(self._slots.popleft())
             if slot.future.done():
                 self._orphaned(slot, reply)
             elif type(slot.future) is Burst:
@@ -403,7 +403,7 @@ class Connection:
     def _orphaned(self, slot: Slot, reply: Reply) -> None:
         self.orphans += 1
         try:
-            self._owner.on_orphan(self, Slot(*slot), reply)
+            self._owner.on_orphan(self, _whole(slot), reply)
         except Exception:
             log.exception("cannot handle a reply whose caller has gone")
 
@@ -436,8 +436,8 @@ class Connection:
         self._is_lost = True
         self._limit = self._room = 0
         self._transport = None
-        unanswered = [Slot(*slot) for slot in self._slots if not slot[0].done()]
-        unsent = [Slot(*slot) for slot in self._out if not slot[0].done()]
+        unanswered = [_whole(slot) for slot in self._slots if not slot[0].done()]
+        unsent = [_whole(slot) for slot in self._out if not slot[0].done()]
         self._slots.clear()
         self._out.clear()
         self._owner.on_lost(self, error, unanswered, unsent)
@@ -484,6 +484,11 @@ def expire(
                 slot[0].set_exception(error(slot))
         elif is_in_order:
             break
+
+
+def _whole(slot: Slot) -> Slot:
+    """A slot with names; what came through ``resume`` keeps its own type."""
+    return slot if isinstance(slot, Slot) else Slot(*slot)
 
 
 def _no_reply(slot: Slot) -> CommandTimeoutError:

@@ -76,7 +76,7 @@ async def shake_hands(connection: Connection, intro: Introduction, name: str) ->
         if intro.expects_cluster:
             await _check_cluster(connection, name)
         if intro.reads_from_replica:
-            await connection.call(("READONLY",))
+            await _read_only(connection)
     except CommandError as error:
         raise _translated(error, name) from error
     return ServerFacts(
@@ -145,6 +145,15 @@ async def _check_cluster(connection: Connection, name: str) -> None:
         raise
     if state != "ok":
         raise NotSentError(f"the cluster at {name} is not ready (cluster_state:{state})")
+
+
+async def _read_only(connection: Connection) -> None:
+    try:
+        await connection.call(("READONLY",))
+    except CommandError as error:
+        # A replica outside a cluster answers reads without it.
+        if "cluster support disabled" not in str(error):
+            raise
 
 
 def _translated(error: CommandError, name: str) -> Exception:

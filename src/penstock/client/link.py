@@ -5,33 +5,57 @@ States
 ==========  ==============================  ==================================================
 state       means                           leaves by
 ==========  ==============================  ==================================================
-new         never tried                     ``open``: connecting
-connecting  a dial is under way             dialled: open; failed: waiting (or closed, if the
-                                            policy gives up or the server refused us)
+new         never tried                     ``start``: connecting; ``close``: closed
+connecting  a dial is under way             ``_established``: open; ``_failed``: waiting;
+                                            ``_give_up`` (the policy has no further attempt, or
+                                            the server refused us) and ``close``: closed
 open        a connection carries commands   ``on_lost``: waiting; ``close``: closed
-waiting     the policy's delay runs         timer: connecting; ``close``: closed
+waiting     the policy's delay runs         timer, ``start``: connecting; ``close``: closed
 closed      for good                        nothing
 ==========  ==============================  ==================================================
 
-Commands issued while the link is not open, or while the connection is full, wait in the
-backlog, in order, and go before everything newer. A caller that was cancelled meanwhile
-is never sent. What was written when a connection ended is sent again only where that is
-safe (``policies.decide``); otherwise its caller learns that the outcome is unknown.
+What becomes of a command when its connection ends:
+
+===================  =========================================================
+never written        kept, for the next connection
+written, harmless    (reads; idempotent writes where the user opted in) kept,
+                     until it was sent ``max_attempts`` times
+written, otherwise   ``OutcomeUnknownError``
+===================  =========================================================
+
+Rules
+-----
+L1  What is kept waits in the backlog in the order it was issued, and goes before
+    everything newer. A caller that has gone meanwhile is never sent.
+L2  The backlog is bounded while there is no connection (``max_command_buffer_len``).
+    While there is one that is full, ``when_full`` decides. What was accepted once
+    (replays, redirections) is never refused for lack of room.
+L3  A lost connection is replaced at once if it had stood for a while, else after the
+    policy's delay, so that a server that ends every connection is not hammered.
+L4  After ``close`` nothing is pending, no task and no timer is left.
+L5  Of use by its own event loop alone. A forked child has only closed links.
+
+It does not know which command belongs to which server.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
+import math
+import os
 import random
+import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from penstock.client.config import Settings
-from penstock.client.connection import Connection, ReplyFuture, Slot
-from penstock.client.facts import is_idempotent, is_readonly
+from penstock.client.connection import Burst, Connection, ReplyFuture, Slot, expire
+from penstock.client.facts import is_idempotent, is_repeatable
+from penstock.client.handshake import ServerFacts
 from penstock.client.policies import Decision, decide
 from penstock.client.transports.base import Arguments
 from penstock.errors import (
@@ -39,17 +63,23 @@ from penstock.errors import (
     BackpressureError,
     ClosedError,
     CommandError,
-    ConfigError,
     CommandTimeoutError,
+    ConfigError,
     ConnectionLostError,
     NotSentError,
     OutcomeUnknownError,
     PenstockError,
 )
+from penstock.protocol.replies import Reply
 
 log = logging.getLogger("penstock.client")
 
+#: A connection that stood this long was a good one: its loss is answered by reconnecting at once.
+STABLE_S: Final = 1.0
+#: How often timeouts are looked at; a quarter of the shortest of them if that is less, …
 _SWEEP_S: Final = 0.1
+#: … but not more often than this.
+_MIN_SWEEP_S: Final = 0.002
 
 
 class LinkState(Enum):
@@ -66,14 +96,23 @@ class LinkOwner(Protocol):
     def on_refused(self, link: Link, slot: Slot, error: CommandError) -> bool:
         """A command was refused; True if it is taken care of (redirected, retried)."""
 
+    def on_orphan(self, link: Link, slot: Slot, reply: Reply) -> None:
+        """A reply came whose caller has gone."""
+
     def on_push(self, link: Link, push: list[Any]) -> None: ...
 
     def on_state(self, link: Link) -> None:
-        """The link opened, was lost, or closed."""
+        """The link opened, was lost, failed to connect, or closed."""
 
 
-#: Opens a connection for an owner and completes the handshake.
-Dial = Callable[[Connection], Awaitable[None]]
+#: Attaches a transport to the connection and completes the handshake, within its own time limits.
+Dial = Callable[[Connection], Awaitable[ServerFacts]]
+
+
+class _Alone(Slot):
+    """A command in the backlog that shares the connection with nothing else."""
+
+    __slots__ = ()
 
 
 class Link:
@@ -82,175 +121,335 @@ class Link:
     def __init__(self, name: str, owner: LinkOwner, dial: Dial, settings: Settings) -> None:
         self.name = name
         self.state = LinkState.NEW
+        #: why there is no connection, or was none the last time
         self.last_error: Exception | None = None
+        #: of the latest connection
+        self.facts = ServerFacts()
+        self.reconnections = 0
         self._owner = owner
         self._dial = dial
         self._settings = settings
         self._loop = asyncio.get_running_loop()
+        # What outlives the call that caused it must not keep that call's context alive.
+        self._context = contextvars.Context()
         self._connection: Connection | None = None
         #: the connection while nothing waits before it: what the hot path looks at
         self._ready: Connection | None = None
         self._backlog: deque[Slot] = deque()
+        self._is_backlog_in_order = True
+        #: a command that may not be pipelined is in flight
+        self._is_alone = False
         self._attempts = 0
+        self._was_open = False
+        self._opened_s = 0.0
         self._opening: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.TimerHandle | None = None
-        self._opened = asyncio.Event()
-        self.reconnections = 0
+        self._sweep_s = _sweep_interval_s(settings)
+        #: set when there is news for ``wait_open``
+        self._news = asyncio.Event()
+        #: set when the connection in use has nothing in flight, or ended, during ``close``
+        self._quiet = asyncio.Event()
+        _links.add(self)
 
     # --------------------------------------------------------------------- call
 
     def call(self, arguments: Arguments) -> ReplyFuture:
         """Issue a command; it waits where it cannot be sent now."""
         ready = self._ready
-        if ready is not None and ready.has_room:
+        if ready is not None and arguments:
             return ready.call(arguments)
-        return self._hold(Slot(self._loop.create_future(), arguments, self._loop.time(), 1))
+        return self._hold([self._new_slot(arguments)])
+
+    def call_blocking(self, arguments: Arguments, own_timeout_s: float | None) -> ReplyFuture:
+        """Issue a command that the server may answer that much later; None: whenever it likes.
+
+        The command timeout and the watch for dead peers begin to count only then.
+        """
+        slot = self._new_slot(arguments, math.inf if own_timeout_s is None else own_timeout_s)
+        self._issue([slot], is_new=True)
+        return slot.future
+
+    def call_alone(self, arguments: Arguments) -> ReplyFuture:
+        """Issue a command that must not be pipelined: what is in flight is answered before,
+        what is issued later waits for its reply."""
+        slot = _Alone(*self._new_slot(arguments))
+        return self._hold([slot])
+
+    def call_burst(
+        self, commands: Sequence[Arguments], *, is_harmless: bool = False
+    ) -> asyncio.Future[list[Reply]]:
+        """Issue several commands in one piece, with nothing in between: MULTI … EXEC, ASKING and what follows.
+
+        The future's result are the replies; a refused command is a ``CommandError`` among
+        them. Unless ``is_harmless``, it is never sent again once it was written.
+        """
+        burst = Burst(self._loop.create_future(), tuple(commands), is_harmless)
+        for arguments in commands:
+            _check(arguments)
+        if commands:
+            self._issue(burst.slots(self._loop.time(), 1), is_new=True)
+        else:
+            burst.future.set_result([])
+        return burst.future
 
     def resume(self, slot: Slot) -> None:
-        """Issue a command for a caller that waits already (redirected, or sent before)."""
-        ready = self._ready
-        if ready is not None and ready.has_room:
-            ready.resume(slot)
-        else:
-            self._hold(slot)
+        """Issue a command for a caller that waits already (redirected, retried). Never refused as too many."""
+        self._issue([slot], is_new=False)
 
-    def _hold(self, slot: Slot) -> ReplyFuture:
-        refusal = self._why_not_hold()
+    def _new_slot(self, arguments: Arguments, patience_s: float = 0.0) -> Slot:
+        _check(arguments)
+        return Slot(self._loop.create_future(), arguments, self._loop.time() + patience_s, 1)
+
+    def _issue(self, slots: list[Slot], *, is_new: bool) -> None:
+        ready = self._ready
+        if ready is not None and ready.has_room_for(len(slots)):
+            ready.resume(slots)
+        else:
+            self._hold(slots, is_exempt=not is_new, is_in_order=False)
+
+    def _hold(self, slots: list[Slot], *, is_exempt: bool = False, is_in_order: bool = True) -> ReplyFuture:
+        """Keep commands that belong together, or tell their caller why not."""
+        future = slots[0].future
+        if asyncio._get_running_loop() is not self._loop:
+            raise ClosedError("this client belongs to another event loop; open one for each loop")
+        refusal = self._why_not_hold(is_exempt)
         if refusal is not None:
-            if not slot.future.done():
-                slot.future.set_exception(refusal)
-            return slot.future
-        self._backlog.append(slot)
+            if not future.done():
+                future.set_exception(refusal)
+            return future
+        self._is_backlog_in_order = is_in_order and (self._is_backlog_in_order or not self._backlog)
+        self._backlog.extend(slots)
         self._ready = None
         if self.state is LinkState.NEW:
             self.start()
-        return slot.future
+        elif self._connection is not None:
+            self._send_backlog()
+        return future
 
-    def _why_not_hold(self) -> PenstockError | None:
+    def _why_not_hold(self, is_exempt: bool) -> PenstockError | None:
         settings = self._settings
         if self.state is LinkState.CLOSED:
             return self._closed_error()
-        if self.state is LinkState.OPEN and settings.when_full == "error":
+        if self.state is LinkState.OPEN:
+            if settings.when_full == "error" and not is_exempt and self._is_full:
+                return BackpressureError(
+                    f"{self._in_flight} commands are unanswered on {self.name}"
+                    f" (max_in_flight {settings.max_in_flight}, when_full error)"
+                )
+            return None
+        if settings.fail_fast and (self._was_open or self.last_error is not None):
+            return self._not_connected()
+        if len(self._backlog) >= settings.max_command_buffer_len and not is_exempt:
             return BackpressureError(
-                f"{settings.max_in_flight} commands are unanswered on {self.name} (max_in_flight)"
-            )
-        if self.state is LinkState.WAITING and settings.fail_fast:
-            return NotSentError(f"{self.name} is not connected: {self.last_error}")
-        if len(self._backlog) >= settings.max_command_buffer_len:
-            return BackpressureError(
-                f"{len(self._backlog)} commands wait for {self.name} (max_command_buffer_len)"
+                f"{len(self._backlog)} commands wait for {self.name}"
+                f" (max_command_buffer_len {settings.max_command_buffer_len})"
             )
         return None
 
+    @property
+    def _is_full(self) -> bool:
+        return self._connection is not None and not self._connection.has_room
+
     def _closed_error(self) -> PenstockError:
-        if isinstance(self.last_error, AuthenticationError | ConfigError):
-            return self.last_error
+        if self._closing is None and isinstance(self.last_error, PenstockError):
+            return _copy(self.last_error)
         return ClosedError(f"the client of {self.name} is closed")
+
+    def _not_connected(self) -> NotSentError:
+        return NotSentError(f"{self.name} is not connected: {self.last_error}")
 
     # ------------------------------------------------------------------ opening
 
     def start(self) -> None:
         """Begin to connect, without waiting for it."""
-        if self.state in (LinkState.NEW, LinkState.WAITING):
-            self._cancel_timer()
-            self._enter(LinkState.CONNECTING)
-            self._opening = self._loop.create_task(self._open())
+        if self.state not in (LinkState.NEW, LinkState.WAITING):
+            return
+        self._timer = _cancelled(self._timer)
+        self._enter(LinkState.CONNECTING)
+        self._opening = self._loop.create_task(self._open(), context=self._context)
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(self._sweep_s, self._sweep, context=self._context)
 
-    async def wait_open(self) -> None:
-        """Until the first connection stands; raises why it cannot."""
-        self.start()
-        await self._opened.wait()
-        if self.state is LinkState.CLOSED:
-            raise self.last_error or self._closed_error()
+    async def wait_open(self, timeout_s: float | None = None) -> None:
+        """Until a connection stands; raises why there is none to be had.
+
+        With ``fail_fast`` the first failure counts, else the reconnect policy decides how
+        long to try, and ``timeout_s`` how long to wait for that.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wait_open()
+        except TimeoutError:
+            raise self._not_connected() from None
+
+    async def _wait_open(self) -> None:
+        if self.state is LinkState.NEW:
+            self.start()
+        while self.state is not LinkState.OPEN:
+            if self.state is LinkState.CLOSED:
+                raise self._closed_error()
+            if self._settings.fail_fast and self.last_error is not None:
+                raise self._not_connected()
+            self._news.clear()
+            await self._news.wait()
 
     async def _open(self) -> None:
         connection = Connection(self, self._loop, self._settings.max_in_flight)
         try:
-            async with asyncio.timeout(self._settings.connect_timeout_ms / 1000):
-                await self._dial(connection)
-        except (AuthenticationError, ConfigError) as error:
+            facts = await self._dial(connection)
+        except asyncio.CancelledError:
             connection.abort()
-            self._give_up(error)
-        except TimeoutError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a dial asks credential providers, which are users' code
             connection.abort()
-            self._failed(NotSentError(f"{self.name} did not answer within connect_timeout_ms"))
-        except (PenstockError, OSError) as error:
-            connection.abort()
-            self._failed(error)
+            if self._is_final(error):
+                self._give_up(error)
+            else:
+                self._failed(error)
         else:
-            self._established(connection)
+            self._established(connection, facts)
 
-    def _established(self, connection: Connection) -> None:
+    def _is_final(self, error: Exception) -> bool:
+        """Whether trying again is pointless."""
+        if isinstance(error, AuthenticationError):
+            # Short-lived credentials may be refused between two renewals; the first time it is a mistake.
+            return not (self._was_open and self._settings.credential_provider is not None)
+        # What was right once, and is not now, may be a server in the middle of an upgrade.
+        return isinstance(error, ConfigError) and not self._was_open
+
+    def _established(self, connection: Connection, facts: ServerFacts) -> None:
         if not connection.is_open:
             self._failed(NotSentError(f"{self.name} closed the connection after the handshake"))
             return
         self._connection = connection
-        self._attempts = 0
+        self.facts = facts
         self.last_error = None
+        self.reconnections += self._was_open
+        self._was_open = True
+        self._opened_s = self._loop.time()
         self._enter(LinkState.OPEN)
-        self._opened.set()
-        self._owner.on_state(self)
         self._send_backlog()
-        if self._sweeper is None:
-            self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep)
+        self._tell_state()
 
     def _failed(self, error: Exception) -> None:
-        """A dial did not succeed: wait and try again, or give up."""
+        """There is no connection: wait and try again, or give up."""
         self.last_error = error
-        if self.state is LinkState.CLOSED:
-            return
         self._attempts += 1
-        delay_ms = self._settings.reconnect.delay_ms(self._attempts, random.random)
+        delay_ms = self._delay_ms(self._attempts)
         if delay_ms is None:
             self._give_up(error)
-            return
+        else:
+            log.info("%s: no connection (%s); next attempt in %d ms", self.name, error, delay_ms)
+            self._wait(delay_ms / 1000)
+
+    def _delay_ms(self, attempt: int) -> float | None:
+        try:
+            return self._settings.reconnect.delay_ms(attempt, random.random)
+        except Exception:
+            log.exception("%s: the reconnect policy failed; giving up", self.name)
+            return None
+
+    def _wait(self, delay_s: float) -> None:
         self._enter(LinkState.WAITING)
-        self._owner.on_state(self)
         if self._settings.fail_fast:
-            self._refuse_backlog(NotSentError(f"{self.name} is not connected: {error}"))
-        self._timer = self._loop.call_later(delay_ms / 1000, self.start)
+            self._refuse_backlog(self._not_connected)
+        self._timer = self._loop.call_later(delay_s, self.start, context=self._context)
+        self._tell_state()
 
     def _give_up(self, error: Exception) -> None:
+        log.warning("%s: giving up: %s", self.name, error)
+        if not isinstance(error, PenstockError):
+            error = NotSentError(f"{self.name} cannot be reached: {error}")
         self.last_error = error
+        self._sweeper = _cancelled(self._sweeper)
         self._enter(LinkState.CLOSED)
-        self._opened.set()
-        self._refuse_backlog(error if isinstance(error, PenstockError) else NotSentError(str(error)))
-        self._owner.on_state(self)
+        self._refuse_backlog(self._closed_error)
+        self._tell_state()
 
     def _enter(self, state: LinkState) -> None:
-        log.debug("link %s: %s -> %s", self.name, self.state.value, state.value)
+        log.debug("%s: %s -> %s", self.name, self.state.value, state.value)
         self.state = state
+        self._news.set()
+
+    def _tell_state(self) -> None:
+        try:
+            self._owner.on_state(self)
+        except Exception:
+            log.exception("%s: cannot handle the state %s", self.name, self.state.value)
 
     # ------------------------------------------------------------------ backlog
 
     def _send_backlog(self) -> None:
+        """As much as there is room for, in order (L1)."""
         connection = self._connection
         backlog = self._backlog
         assert connection is not None
-        while backlog and connection.has_room:
-            slot = backlog.popleft()
-            if not slot.future.done():
-                connection.resume(slot)
-        self._ready = None if backlog else connection
+        if self._is_alone and connection.in_flight:
+            connection.tell_when_empty()
+            return
+        self._is_alone = False
+        while backlog:
+            slot = backlog[0]
+            if slot.future.done():
+                backlog.popleft()
+                continue
+            if type(slot) is _Alone:
+                if not connection.in_flight and connection.has_room:
+                    connection.resume([backlog.popleft()])
+                    self._is_alone = True
+                connection.tell_when_empty()
+                return
+            size = len(slot.future.commands) if type(slot.future) is Burst else 1
+            if not connection.has_room_for(size):
+                return
+            connection.resume([backlog.popleft() for _ in range(size)])
+        if self.state is LinkState.OPEN:
+            self._ready = connection
 
-    def _refuse_backlog(self, error: PenstockError) -> None:
+    def _refuse_backlog(self, why: Callable[[], PenstockError]) -> None:
         backlog, self._backlog = self._backlog, deque()
         for slot in backlog:
-            if not slot.future.done():
-                slot.future.set_exception(error)
+            self._refuse(slot, why())
+
+    def _refuse(self, slot: Slot, error: PenstockError) -> None:
+        if slot.future.done():
+            return
+        if slot.attempt > 1:
+            error = OutcomeUnknownError(f"sent to {self.name} before, without a reply; now: {error}")
+        slot.future.set_exception(error)
 
     # -------------------------------------------------- what a connection reports
 
-    def on_refused(self, connection: Connection, slot: Slot, error: CommandError) -> bool:
-        return self._owner.on_refused(self, slot, error)
-
-    def on_push(self, connection: Connection, push: list[Any]) -> None:
-        self._owner.on_push(self, push)
+    def on_full(self, connection: Connection, arguments: Arguments) -> ReplyFuture:
+        slot = self._new_slot(arguments)
+        if connection is self._connection:
+            return self._hold([slot])
+        slot.future.set_exception(NotSentError(f"{self.name} closed the connection"))
+        return slot.future
 
     def on_room(self, connection: Connection) -> None:
+        if connection is not self._connection:
+            return
+        self._send_backlog()
+        if self.state is LinkState.CLOSED:
+            if connection.in_flight:
+                connection.tell_when_empty()
+            else:
+                self._quiet.set()
+
+    def on_refused(self, connection: Connection, slot: Slot, error: CommandError) -> bool:
+        # What the handshake is refused is the dial's business.
+        return connection is self._connection and self._owner.on_refused(self, slot, error)
+
+    def on_orphan(self, connection: Connection, slot: Slot, reply: Reply) -> None:
         if connection is self._connection:
-            self._send_backlog()
+            self._owner.on_orphan(self, slot, reply)
+
+    def on_push(self, connection: Connection, push: list[Any]) -> None:
+        if connection is self._connection:
+            self._owner.on_push(self, push)
 
     def on_lost(
         self, connection: Connection, error: Exception | None, unanswered: list[Slot], unsent: list[Slot]
@@ -259,109 +458,239 @@ class Link:
         if connection is not self._connection:
             # It died during the handshake; the dial itself reports.
             for slot in [*unanswered, *unsent]:
-                slot.future.set_exception(NotSentError(f"{self.name} closed the connection: {cause}"))
+                slot.future.set_exception(NotSentError(f"{self.name} ended the connection: {cause}"))
             return
         self._connection = self._ready = None
-        self.last_error = cause
-        again = [slot for slot in unanswered if self._may_resend(slot, cause)]
-        self._backlog.extendleft(reversed([*again, *unsent]))
+        self._is_alone = False
+        self._quiet.set()
         if self.state is LinkState.CLOSED:
-            self._refuse_backlog(self._closed_error())
+            self._end(unanswered, unsent)
             return
-        self.reconnections += 1
-        self._enter(LinkState.WAITING)
-        self._owner.on_state(self)
-        delay_ms = self._settings.reconnect.delay_ms(1, random.random)
-        if delay_ms is None:
-            self._give_up(cause)
-            return
-        # The first attempt goes at once: most losses are a server that restarts or a proxy that hiccups.
-        self._timer = self._loop.call_later(0, self.start)
+        self.last_error = cause
+        log.warning("%s: connection lost: %s", self.name, cause)
+        again = self._to_send_again(unanswered, cause)
+        self._is_backlog_in_order = False
+        self._backlog.extendleft(reversed([*again, *unsent]))
+        if self._loop.time() - self._opened_s >= STABLE_S:
+            self._attempts = 0
+            if self._delay_ms(1) is None:
+                self._give_up(cause)
+            else:
+                self._wait(0.0)
+        else:
+            self._failed(cause)
 
-    def _may_resend(self, slot: Slot, cause: Exception) -> bool:
-        """Keep a written command for sending again, or tell its caller why not."""
-        arguments = slot.arguments
+    def _end(self, unanswered: list[Slot], unsent: list[Slot]) -> None:
+        """The last connection of a link that is being closed has ended."""
+        for slot in unanswered:
+            if not slot.future.done():
+                slot.future.set_exception(self._closed_before_reply())
+        for slot in unsent:
+            self._refuse(slot, self._closed_error())
+        self._refuse_backlog(self._closed_error)
+
+    def _closed_before_reply(self) -> OutcomeUnknownError:
+        return OutcomeUnknownError(f"the client of {self.name} was closed before the reply; it may have run")
+
+    def _to_send_again(self, unanswered: list[Slot], cause: Exception) -> list[Slot]:
+        """Written commands that may be sent again; the callers of others are told why not."""
+        again: list[Slot] = []
+        for slot in unanswered:
+            if slot.future.done():
+                continue  # another part of a burst that has just been refused
+            if type(slot.future) is Burst:
+                if again and again[-1].future is slot.future:
+                    continue
+                again += self._burst_again(slot, cause)
+            elif self._may_resend(slot, is_repeatable(slot.arguments)):
+                again.append(slot._replace(attempt=slot.attempt + 1))
+            else:
+                slot.future.set_exception(self._outcome_unknown(cause))
+        return again
+
+    def _burst_again(self, slot: Slot, cause: Exception) -> list[Slot]:
+        burst = cast("Burst", slot.future)
+        if self._may_resend(slot, burst.is_harmless, in_transaction=not burst.is_harmless):
+            return burst.slots(slot.since_s, slot.attempt + 1)
+        burst.set_exception(self._outcome_unknown(cause))
+        return []
+
+    def _may_resend(self, slot: Slot, is_harmless: bool, in_transaction: bool = False) -> bool:
+        settings = self._settings
         decision = decide(
             was_sent=True,
-            is_readonly=is_readonly(arguments[0]),
-            is_idempotent=self._settings.retry_idempotent_writes and is_idempotent(arguments),
+            is_readonly=is_harmless,
+            is_idempotent=settings.retry_idempotent_writes and is_idempotent(slot.arguments),
             attempt=slot.attempt,
-            max_attempts=self._settings.max_attempts,
+            max_attempts=settings.max_attempts,
+            in_transaction=in_transaction,
         )
-        if decision is Decision.RESEND and self.state is not LinkState.CLOSED:
-            return True
-        slot.future.set_exception(
-            OutcomeUnknownError(
-                f"{self.name} ended the connection before the reply ({cause}); it may have run"
-            )
+        return decision is Decision.RESEND
+
+    def _outcome_unknown(self, cause: Exception) -> OutcomeUnknownError:
+        return OutcomeUnknownError(
+            f"the connection to {self.name} ended before the reply ({cause}); it may have run"
         )
-        return False
 
     # ----------------------------------------------------------------- watching
 
     def _sweep(self) -> None:
-        """Time out old commands; end a connection that has gone silent."""
-        self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep)
+        """Time out old commands; end a connection that has gone silent, wake one that is idle."""
+        self._sweeper = self._loop.call_later(self._sweep_s, self._sweep, context=self._context)
         now_s = self._loop.time()
-        timeout_ms = self._settings.command_timeout_ms
+        settings = self._settings
         connection = self._connection
-        if timeout_ms:
-            horizon_s = now_s - timeout_ms / 1000
+        if settings.command_timeout_ms:
+            horizon_s = now_s - settings.command_timeout_ms / 1000
             if connection is not None:
                 connection.expire(horizon_s)
-            self._expire_backlog(horizon_s)
-        limit_ms = self._settings.unresponsive_timeout_ms
-        oldest_s = connection.oldest_unanswered_s if connection is not None else None
-        if limit_ms and oldest_s is not None and now_s - oldest_s > limit_ms / 1000:
-            log.warning("%s has not answered for %d ms; reconnecting", self.name, limit_ms)
-            assert connection is not None
-            connection.abort()
+            expire(self._backlog, horizon_s, self._is_backlog_in_order, self._not_sent_in_time)
+        if connection is None:
+            # Callers that have gone must not take the room of others.
+            self._backlog = deque(slot for slot in self._backlog if not slot.future.done())
+            return
+        silent_ms = (now_s - connection.silent_since_s) * 1000
+        if connection.in_flight:
+            if 0 < settings.unresponsive_timeout_ms < silent_ms:
+                log.warning("%s: no reply for %d ms; reconnecting", self.name, silent_ms)
+                self._ready = None
+                connection.abort()
+        elif 0 < settings.idle_ping_ms < silent_ms:
+            connection.call(("PING",)).add_done_callback(_ignore)
 
-    def _expire_backlog(self, horizon_s: float) -> None:
-        for slot in self._backlog:
-            if slot.issued_s <= horizon_s and not slot.future.done():
-                slot.future.set_exception(
-                    CommandTimeoutError(
-                        f"not sent to {self.name} within the command timeout: {self.last_error}"
-                    )
-                )
+    def _not_sent_in_time(self, slot: Slot) -> PenstockError:
+        why = self.last_error or "too many commands are unanswered"
+        return CommandTimeoutError(f"not sent to {self.name} within the command timeout: {why}")
 
     # -------------------------------------------------------------------- close
 
     async def close(self) -> None:
-        """End for good; no caller is left waiting. Idempotent."""
-        if self.state is LinkState.CLOSED and self._connection is None and self._opening is None:
-            return
+        """End for good; no caller is left waiting. Idempotent.
+
+        Nothing is accepted any more; what is on its way may still be answered for
+        ``close_timeout_ms``.
+        """
+        if self._closing is None:
+            if self.state is LinkState.CLOSED and self._opening is None:
+                return
+            if asyncio.get_running_loop() is not self._loop:
+                raise ClosedError("this client belongs to another event loop; close it there")
+            self._closing = self._loop.create_task(self._close(), context=self._context)
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        was_closed = self.state is LinkState.CLOSED
         self._enter(LinkState.CLOSED)
-        self._cancel_timer()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        self._ready = None
+        self._timer = _cancelled(self._timer)
+        self._sweeper = _cancelled(self._sweeper)
         opening, self._opening = self._opening, None
         if opening is not None and not opening.done():
             opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
-        connection, self._connection, self._ready = self._connection, None, None
-        self._refuse_backlog(ClosedError(f"the client of {self.name} was closed"))
-        if connection is not None:
-            connection.refuse_all(ClosedError(f"the client of {self.name} was closed before the reply"))
-            connection.close()
-        self._opened.set()
+            await asyncio.wait([opening])
+        connection = self._connection
+        if connection is None:
+            self._refuse_backlog(self._closed_error)
+        else:
+            await self._hang_up(connection)
+        if not was_closed:
+            self._tell_state()
 
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    async def _hang_up(self, connection: Connection) -> None:
+        """Let what is in flight be answered, then end the connection and wait for its end."""
+        timeout_s = self._settings.close_timeout_ms / 1000
+        self._quiet.clear()
+        if connection.in_flight or self._backlog:
+            connection.tell_when_empty()
+            await self._wait_quiet(timeout_s)
+        connection.refuse_all(self._closed_before_reply)
+        self._refuse_backlog(self._closed_error)
+        self._quiet.clear()
+        if self._connection is not None:
+            connection.close()
+            if not await self._wait_quiet(timeout_s):
+                connection.abort()
+                await self._quiet.wait()
+
+    async def _wait_quiet(self, timeout_s: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._quiet.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def abandon(self) -> None:
+        """In a forked child: be closed, and touch nothing that the parent uses."""
+        self.state = LinkState.CLOSED
+        self.last_error = ClosedError(
+            f"the client of {self.name} was opened before fork; open one in the child"
+        )
+        if self._connection is not None:
+            self._connection.forget()
+        self._connection = self._ready = self._opening = self._closing = None
+        self._backlog.clear()
+
+    # --------------------------------------------------------------- statistics
+
+    @property
+    def _in_flight(self) -> int:
+        return 0 if self._connection is None else self._connection.in_flight
 
     def statistics(self) -> dict[str, int | str]:
         connection = self._connection
         return {
             "state": self.state.value,
-            "in_flight": 0 if connection is None else connection.in_flight,
+            "in_flight": self._in_flight,
+            "tombstones": 0 if connection is None else connection.tombstones,
             "waiting": len(self._backlog),
-            "discarded_replies": 0 if connection is None else connection.discarded,
+            "sent": 0 if connection is None else connection.sent,
+            "orphans": 0 if connection is None else connection.orphans,
             "reconnections": self.reconnections,
         }
 
     def __repr__(self) -> str:
-        in_flight = 0 if self._connection is None else self._connection.in_flight
-        return f"<Link {self.name} {self.state.value} in_flight={in_flight} waiting={len(self._backlog)}>"
+        return (
+            f"<Link {self.name} {self.state.value} in_flight={self._in_flight} waiting={len(self._backlog)}>"
+        )
+
+
+_links: weakref.WeakSet[Link] = weakref.WeakSet()
+
+
+def _abandon_in_child() -> None:
+    for link in list(_links):
+        link.abandon()
+
+
+os.register_at_fork(after_in_child=_abandon_in_child)
+
+
+def _check(arguments: Arguments) -> None:
+    if not arguments:
+        # A server answers an empty command with nothing, and everybody's replies would be off by one.
+        raise TypeError("a command needs at least its name")
+
+
+def _copy(error: PenstockError) -> PenstockError:
+    """A fresh error for each caller: raising one object in many tasks piles up its traceback."""
+    copy = type(error)(*error.args)
+    copy.__cause__ = error
+    return copy
+
+
+def _cancelled(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
+
+
+def _sweep_interval_s(settings: Settings) -> float:
+    timeouts_ms = (settings.command_timeout_ms, settings.unresponsive_timeout_ms, settings.idle_ping_ms)
+    shortest_s = min((timeout_ms / 1000 for timeout_ms in timeouts_ms if timeout_ms), default=math.inf)
+    return max(_MIN_SWEEP_S, min(_SWEEP_S, shortest_s / 4))
+
+
+def _ignore(future: ReplyFuture) -> None:
+    """What became of a sign of life is seen by the connection; nobody else asks."""
+    if not future.cancelled():
+        future.exception()

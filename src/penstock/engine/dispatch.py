@@ -347,11 +347,15 @@ class Dispatcher:
         """One command inside another (EXEC, scripts): its error is raised, nobody is served yet."""
         try:
             if self._engine.monitors:
-                return self._call_shown(session, argv, entry)
-            return entry.handler(session, argv)
+                reply = self._call_shown(session, argv, entry)
+            else:
+                reply = entry.handler(session, argv)
         except CommandError:
             self._unit.serial += 1
             raise
+        if self._changes.events:
+            self._publish_events()
+        return reply
 
     def _call_shown(self, session: Session, argv: Argv, entry: Entry) -> Reply:
         """Call, and show the command to those who monitor: EVAL before what it calls, others when done."""
@@ -379,12 +383,17 @@ class Dispatcher:
         """After a whole command: publish events, serve blocked clients; either may cause the other."""
         changes = self._changes
         while changes.ready or changes.events:
-            events, changes.events[:] = changes.events[:], []
-            for database, event, key in events:
-                self._engine.pubsub.publish_event(database, event, key)
+            self._publish_events()
             ready, changes.ready[:] = changes.ready[:], []
             if ready:
                 self._engine.waiting.serve(ready)
+
+    def _publish_events(self) -> None:
+        """In the order in which they happened, also among what scripts and transactions publish."""
+        changes = self._changes
+        events, changes.events[:] = changes.events[:], []
+        for database, event, key in events:
+            self._engine.pubsub.publish_event(database, event, key)
 
     # -------------------------------------------------------------------- gate
 

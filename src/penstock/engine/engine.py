@@ -151,7 +151,7 @@ class Engine:
         """Run a batch in one transaction; replies go to the sessions' sinks when it is safe.
 
         With ``script_limit_s`` a script that runs longer makes the whole batch raise
-        :class:`~penstock.engine.scripts.SlowScript`; nothing happened, run it elsewhere.
+        :class:`~penstock.engine.control.SlowScriptError`; nothing happened, run it elsewhere.
         """
         with self.env.lock:
             self._check_open()

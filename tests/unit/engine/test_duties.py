@@ -405,6 +405,29 @@ def test_a_map_that_begins_small_grows_in_two_processes(
     process.join(_LONG_S)
 
 
+def test_the_limit_of_one_process_holds_whatever_another_maps(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    pipe, theirs = _CONTEXT.Pipe()
+    process = _CONTEXT.Process(target=_serve_pipe, args=(str(path), theirs), daemon=True)
+    process.start()
+    with (
+        Engine.open(path, durability="relaxed", max_size_bytes=_SMALL_BYTES) as engine,
+        LocalSession(engine) as session,
+    ):
+        assert pipe.poll(_LONG_S)
+        pipe.recv()
+        pipe.send(["SET", "k", "x" * (3 << 20)])
+        assert pipe.poll(_LONG_S)
+        assert pipe.recv() == b"OK"
+        assert session.execute("STRLEN", "k") == 3 << 20
+        assert _fill(session, lambda number: ["SET", f"k{number}", "x" * 100_000])[0] < 10
+        assert engine.env.map_bytes() < 3.5 * (1 << 20)
+        pipe.send(None)
+        assert pipe.poll(_LONG_S)
+        assert pipe.recv()[1] == check_store(engine) == []
+    process.join(_LONG_S)
+
+
 def test_a_map_grows_ahead_of_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: ManualClock
 ) -> None:

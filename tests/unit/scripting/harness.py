@@ -33,6 +33,7 @@ class Scripts:
         self.exceptions: dict[bytes, BaseException] = {}
         self.calls: list[tuple[list[bytes], bool]] = []
         self.logged: list[tuple[int, bytes]] = []
+        self._may_write = True
         self.runtime = ScriptRuntime(
             self._call,
             log=lambda level, text: self.logged.append((level, text)),
@@ -45,7 +46,9 @@ class Scripts:
 
     def run(self, source: str | bytes, *args: bytes, keys: tuple[bytes, ...] = (), **limits: Any) -> Reply:
         """The reply of a script; what it raises is raised."""
-        return self.runtime.run(self.compile(source), list(keys), list(args), **limits)
+        script = self.compile(source)
+        self._may_write = "no-writes" not in script.flags
+        return self.runtime.run(script, list(keys), list(args), **limits)
 
     def outcome(self, source: str | bytes, *args: bytes, **limits: Any) -> Reply:
         """The reply of a script, errors included."""
@@ -65,7 +68,7 @@ class Scripts:
         name, words = argv[0].lower(), argv[1:]
         if name in NOT_ALLOWED:
             raise CommandError("ERR This Redis command is not allowed from script")
-        if name == b"set" and self.runtime.readonly:
+        if name == b"set" and not self._may_write:
             raise CommandError("ERR Write commands are not allowed from read-only scripts.")
         match name, len(words):
             case b"get", 1:

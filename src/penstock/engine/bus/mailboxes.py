@@ -10,8 +10,7 @@ Rows
 ----
 ============  =========================  ==============================================
 ``messages``  mailbox(28) ticket(8)      kind(1) RESP3 bytes; kind ``p`` push, ``r`` the
-                                         reply of a blocked command, ``e`` the error text
-                                         that ends its wait
+                                         reply of a blocked command
 ``system``    ``q`` mailbox(28)          count(8) dropped(8): length of that queue
 ============  =========================  ==============================================
 
@@ -34,7 +33,6 @@ from penstock.engine.bus.signalling import Signaller
 from penstock.engine.control import Overflow
 from penstock.engine.storage.layout import U64
 from penstock.engine.storage.transaction import Unit
-from penstock.errors import CommandError
 from penstock.protocol.encoder import encode3
 from penstock.protocol.parsing import parse_reply
 from penstock.protocol.replies import Reply
@@ -43,7 +41,6 @@ ENDPOINT_BYTES: Final = 20
 MAILBOX_BYTES: Final = 28
 _PUSH: Final = b"p"
 _REPLY: Final = b"r"
-_ERROR: Final = b"e"
 
 
 class Item(NamedTuple):
@@ -162,10 +159,7 @@ class Mailboxes:
 
     def post_reply(self, mailbox: bytes, reply: Reply, restore: list[list[bytes]]) -> None:
         """Hand the reply of a blocked command to its session in another process."""
-        if isinstance(reply, CommandError):
-            self._post(mailbox, _ERROR + encode3(str(reply).encode("utf-8", "surrogateescape")))
-        else:
-            self._post(mailbox, _REPLY + encode3([reply, restore]))
+        self._post(mailbox, _REPLY + encode3([reply, restore]))
 
     def _post(self, mailbox: bytes, payload: bytes) -> None:
         ticket = U64.pack(self._unit.take_number(b"ticket"))
@@ -205,7 +199,10 @@ class Mailboxes:
                 items.append((b"", Item(number, Overflow(dropped), False)))
         for row, payload in rows:
             self._unit.delete(row, db=self._messages)
-            items.append((row[MAILBOX_BYTES:], _item(row, payload)))
+            number = int.from_bytes(row[ENDPOINT_BYTES:MAILBOX_BYTES], "big")
+            value = parse_reply(payload[1:])
+            is_reply = payload[:1] == _REPLY
+            items.append((row[MAILBOX_BYTES:], Item(number, value[0] if is_reply else value, is_reply)))
         items.sort(key=lambda pair: pair[0])
         return [item for _, item in items]
 
@@ -229,11 +226,3 @@ class Mailboxes:
         if self.endpoint is not None:
             self.endpoint.close()
             self.endpoint = None
-
-
-def _item(row: bytes, payload: bytes) -> Item:
-    number = int.from_bytes(row[ENDPOINT_BYTES:MAILBOX_BYTES], "big")
-    kind, value = payload[:1], parse_reply(payload[1:])
-    if kind == _ERROR:
-        return Item(number, CommandError(value.decode("utf-8", "surrogateescape")), True)
-    return Item(number, value[0] if kind == _REPLY else value, kind == _REPLY)

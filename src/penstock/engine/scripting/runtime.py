@@ -114,10 +114,6 @@ class ScriptRuntime:
         self._log = log
         self._monotonic_s = monotonic_s
         self._scripts: dict[bytes, Script] = {}
-        #: Set by the engine when the running script has written something.
-        self.wrote = False
-        #: Whether the running script may only read. The engine refuses its writes.
-        self.readonly = False
         #: When the running script began, in the time of ``monotonic_s``.
         self.running_since: float | None = None
         self._resp3 = False
@@ -181,7 +177,6 @@ class ScriptRuntime:
         keys: list[bytes],
         args: list[bytes],
         *,
-        readonly: bool = False,
         time_limit_s: float | None = None,
         instruction_limit: int | None = None,
     ) -> Reply:
@@ -199,8 +194,6 @@ class ScriptRuntime:
         if instruction_limit is not None:
             period = max(1, min(period, instruction_limit))
         self.running_since = now = self._monotonic_s()
-        self.wrote = False
-        self.readonly = readonly or "no-writes" in script.flags
         self._resp3 = self._is_killed = False
         self._is_pressed = time_limit_s is not None
         self._verdict = None
