@@ -34,7 +34,7 @@ SEED = int(os.environ.get("PENSTOCK_CRASH_SEED", random.randrange(1 << 32)))
 
 #: Nothing takes so long on a living machine, however busy.
 HANGS_S = 60.0
-_MEAN_PAUSE_S = 0.06
+_MEAN_PAUSE_S = 0.04
 _SERVER_LIFE_S = 4.0
 _CHECK_EVERY_S = 5.0
 

@@ -176,6 +176,25 @@ def test_sigterm_answers_what_has_arrived(server: PenstockServer, store: Path) -
         assert client.do("GET", "n") == b"2000"
 
 
+def test_sigterm_under_load(server: PenstockServer) -> None:
+    def hammer() -> None:
+        with contextlib.suppress(AssertionError, OSError), connect(server.port) as wire:
+            while True:
+                wire.raw(pack("INCR", "n") * 10)
+                for _ in range(10):
+                    wire.receive()
+
+    threads = [threading.Thread(target=hammer) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    with connect(server.port) as wire:
+        wait_until(lambda: int(wire.do("GET", "n") or 0) > 100)
+    # Less than it would wait for a client that does not read.
+    assert server.stop(timeout_s=4) == 0
+    for thread in threads:
+        thread.join()
+
+
 def test_shutdown_command(server: PenstockServer, store: Path) -> None:
     with connect(server.port) as wire:
         wire.do("SET", "k", "v")

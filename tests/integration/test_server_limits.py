@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.engine import Engine
+from penstock.errors import StoreError
 from penstock.server import Server, ServerSettings
 from penstock.testing.own_server import PenstockServer
 from tests.integration.wire import Wire, connect, pack, resident_bytes, wait_until
@@ -166,6 +167,21 @@ async def test_a_blocked_client_within_the_limit_is_read_on(tmp_path: Path) -> N
         other_writer.close()
 
 
+async def test_protected_mode_follows_the_password(tmp_path: Path) -> None:
+    async with in_process(tmp_path / "s.pen", host="0.0.0.0", password="secret") as server:
+        config = server.executor.engine.config
+        stranger, neighbours = (
+            ("192.0.2.7", 1),
+            [("127.0.0.1", 1), ("::1", 1, 0, 0), ("::ffff:127.0.0.1", 1), ""],
+        )
+        assert server.refusal(stranger) is None
+        config.requirepass = ""
+        refusal = server.refusal(stranger)
+        assert refusal is not None
+        assert refusal.startswith("DENIED this server is in protected mode")
+        assert [server.refusal(neighbour) for neighbour in neighbours] == [None] * 4
+
+
 async def test_a_closed_session_never_receives(tmp_path: Path) -> None:
     async with in_process(tmp_path / "s.pen") as server:
         _, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -207,3 +223,30 @@ async def test_a_stop_does_not_wait_for_ever_for_a_client_that_does_not_read(tmp
             started_s = loop.time()
             await server.stop()
             assert loop.time() - started_s >= 0.2
+
+
+@pytest.mark.parametrize(
+    ("error", "answered"), [(StoreError("broken"), b"-ERR broken\r\n"), (RuntimeError("bug"), b"")]
+)
+async def test_a_batch_that_fails_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, answered: bytes
+) -> None:
+    """Its clients are told, or disconnected if nobody knows what they were told; the others are served."""
+    async with in_process(tmp_path / "s.pen") as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        other_reader, other_writer = await asyncio.open_connection("127.0.0.1", server.port)
+
+        def fail(*_: object) -> None:
+            raise error
+
+        with monkeypatch.context() as patched:
+            patched.setattr(server.executor.engine, "execute", fail)
+            writer.write(pack("PING"))
+            try:
+                assert await reader.readline() == answered
+            except ConnectionResetError:
+                assert answered == b""
+        other_writer.write(pack("PING"))
+        assert await other_reader.readline() == b"+PONG\r\n"
+        writer.close()
+        other_writer.close()

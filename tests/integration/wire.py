@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -116,8 +117,6 @@ def table_sizes(store: Path) -> Iterator[Callable[[str], int]]:
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
     """Ask again and again; the condition is what ends it, the time only makes it fail."""
-    import time
-
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -41,7 +41,6 @@ SET key member
 MOVE key db
 3 EVAL store
 LINSERT key BEFORE member member
-SWAPDB 0 1
 SELECT db
 FLUSHALL
 3 MULTI
@@ -53,7 +52,6 @@ LLEN key
 """
 
 _PUSH: Final = b"""
-redis.call('RPUSH', 'other', ARGV[1])
 for _, key in ipairs(KEYS) do redis.pcall('RPUSH', key, ARGV[1]) end
 return redis.pcall('LPOP', KEYS[1])
 """
@@ -91,7 +89,7 @@ _POOLS: Final[dict[str, Pool]] = {
 
 @pytest.fixture(scope="module", params=[2, 3])
 def room(request: pytest.FixtureRequest, engine: Engine, peer_server: RealServer) -> Iterator[WaitingRoom]:
-    opened = WaitingRoom(engine, peer_server, request.param, _CLIENTS)
+    opened = WaitingRoom(engine, peer_server, request.param, _CLIENTS, _KEYS)
     yield opened
     opened.close()
 

@@ -2,10 +2,14 @@
 
 After each command everything that reached any client is compared: who was served, with
 what, and who still waits. A client that waits sends nothing until it is served.
+
+A key that changes its type inside one transaction is avoided: Redis remembers only those
+changes that somebody waited for, so that keys become ready in another order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from penstock.engine import Engine
@@ -34,7 +38,10 @@ class Guest:
 
 
 class WaitingRoom:
-    def __init__(self, engine: Engine, server: RealServer, resp: int, guests: int) -> None:
+    def __init__(
+        self, engine: Engine, server: RealServer, resp: int, guests: int, keys: Collection[bytes]
+    ) -> None:
+        self._keys = frozenset(keys)
         self.guests = [Guest(engine, server, resp) for _ in range(guests)]
         self._porter = Guest(engine, server, 2)
         self._history: list[str] = []
@@ -66,12 +73,17 @@ class WaitingRoom:
             ours, real = self._unblock(guest, argv[1:])
             if ours != real:
                 self._fail(f"ours: {ours}\nreal: {real}")
-        elif guest.pending is None:
+        elif guest.pending is None and not self._meets_again(guest.queue or (), argv):
             self._history.append(f"{number}> {' '.join(map(shorten, argv))}")
             guest.pending = argv
             guest.ours.send([argv])
             guest.real.send([argv])
         self._compare()
+
+    def _meets_again(self, queue: Sequence[Argv], argv: Argv) -> bool:
+        """Whether another kind of command in the queue uses one of the keys."""
+        keys = self._keys.intersection(argv)
+        return any(other[0].upper() != argv[0].upper() and keys.intersection(other) for other in queue)
 
     def _unblock(self, guest: Guest, how: Argv) -> tuple[Any, Any]:
         sides = (self._porter.ours, self._porter.real)

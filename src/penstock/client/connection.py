@@ -9,8 +9,8 @@ Invariants
 ----------
 C1  Every command written owns exactly one slot until its reply or the end of the
     connection. A caller that went away (cancelled, timed out) before the write is never
-    sent; after it, its slot stays as a tombstone, the reply is handed to the owner as an
-    orphan, the connection goes on.
+    sent; after it, its slot stays as a tombstone, the reply is discarded
+    (``on_orphan``), the connection goes on.
 C2  A reply without a slot, or bytes that do not parse, end the connection. There is no
     resynchronising.
 C3  A command moves from ``out`` to ``slots`` and to the transport without an ``await``
@@ -38,13 +38,17 @@ import contextvars
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from operator import itemgetter
+from threading import get_ident
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from penstock.client.transports.base import NO_MORE, Arguments, Transport
 from penstock.errors import (
+    BackpressureError,
     ClosedError,
     CommandError,
     CommandTimeoutError,
+    NotSentError,
     PenstockError,
     ProtocolError,
     WrongTypeError,
@@ -66,14 +70,17 @@ _CONFIRMATIONS: Final = frozenset(
 _SHARD_CONFIRMATIONS: Final = frozenset({b"ssubscribe", b"sunsubscribe"})
 
 
+_arguments_of: Final = itemgetter(1)
+
+
 class Slot(NamedTuple):
     """A command that was issued and has no reply yet. (On the hot path a plain tuple of this shape.)"""
 
     #: a future, or a :class:`Burst`
     future: ReplyFuture
     arguments: Arguments
-    #: what the command timeout counts from: when it was issued, later for one that blocks
-    since_s: float
+    #: what the command timeout counts from; in the future for one that may block until then
+    issued_s: float
     #: 1, and one more each time that a connection ended with it written and unanswered
     attempt: int
 
@@ -94,11 +101,11 @@ class Burst:
         self.is_harmless = is_harmless
         self._replies: list[Reply] = []
 
-    def slots(self, since_s: float, attempt: int) -> list[Slot]:
+    def slots(self, issued_s: float, attempt: int) -> list[Slot]:
         """One a command, as if none had been answered yet."""
         self._replies.clear()
         place = cast("ReplyFuture", self)
-        return [Slot(place, arguments, since_s, attempt) for arguments in self.commands]
+        return [Slot(place, arguments, issued_s, attempt) for arguments in self.commands]
 
     def done(self) -> bool:
         return self.future.done()
@@ -115,17 +122,8 @@ class Burst:
 class Owner(Protocol):
     """Whoever the connection belongs to."""
 
-    def on_full(self, connection: Connection, arguments: Arguments) -> ReplyFuture:
-        """A command cannot be issued now: full, paused or closed. The owner keeps or refuses it."""
-
-    def on_room(self, connection: Connection) -> None:
-        """There is room for more commands after ``has_room`` was False."""
-
     def on_refused(self, connection: Connection, slot: Slot, error: CommandError) -> bool:
         """A command was refused. True if the owner takes the slot over (redirection, retry)."""
-
-    def on_orphan(self, connection: Connection, slot: Slot, reply: Reply) -> None:
-        """A reply came whose caller has gone: a popped element must not be lost without a word."""
 
     def on_push(self, connection: Connection, push: list[Any]) -> None: ...
 
@@ -134,6 +132,9 @@ class Owner(Protocol):
     ) -> None:
         """The connection ended. ``unanswered`` were written, ``unsent`` were not; their callers wait."""
 
+    def on_room(self, connection: Connection) -> None:
+        """There is room for more commands after ``has_room`` was False."""
+
 
 class Connection:
     """Pipelining over one transport."""
@@ -141,6 +142,7 @@ class Connection:
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, max_in_flight: int) -> None:
         self._owner = owner
         self._loop = loop
+        self._thread_id = get_ident()
         # Our callbacks outlive the request that caused them and must not keep its context alive.
         self._context = contextvars.Context()
         self._create_future: Callable[[], ReplyFuture] = loop.create_future
@@ -161,7 +163,7 @@ class Connection:
         self._unusual: frozenset[type] = frozenset()
         self._is_lost = False
         self._is_monitor = False
-        #: whether ``since_s`` only grows along the slots
+        #: whether ``issued_s`` only grows along the slots
         self._is_in_order = True
         #: RESP2: how many channels and patterns, how many shard channels
         self._subscribed = [0, 0]
@@ -169,9 +171,13 @@ class Connection:
         self._confirmed = 0
         self._now_s = loop.time()
         self._silent_since_s = self._now_s
+        #: takes a command that cannot be issued now: too many, paused or closed
+        self.on_full: Callable[[Arguments], ReplyFuture] = self._refuse
+        #: takes a reply whose caller has gone: a popped element must not be lost without a word
+        self.on_orphan: Callable[[Slot, Reply], None] | None = None
         self.sent = 0
         #: replies whose callers had gone
-        self.orphans = 0
+        self.discarded = 0
 
     # ---------------------------------------------------------------- lifecycle
 
@@ -244,13 +250,17 @@ class Connection:
         """Issue a command."""
         out = self._out
         if len(out) >= self._room and not self._make_room():
-            return self._owner.on_full(self, arguments)
+            return self.on_full(arguments)
         future = self._create_future()
         out.append((future, arguments, self._now_s, 1))  # type: ignore[arg-type]
         return future
 
-    def resume(self, slots: Iterable[Slot]) -> None:
-        """Issue commands for futures that exist already; the caller has asked ``has_room_for``."""
+    def resume(self, slot: Slot) -> None:
+        """Issue a command for a future that exists already; the caller has asked ``has_room``."""
+        self.resume_all([slot])
+
+    def resume_all(self, slots: list[Slot]) -> None:
+        """The same for commands that go together; the caller has asked ``has_room_for`` them."""
         if len(self._out) >= MAX_BATCH:
             self._flush()
         if not self._out:
@@ -264,24 +274,43 @@ class Connection:
         return self.call(("MONITOR",))
 
     def _make_room(self) -> bool:
-        """Whether one more command may be issued in this tick."""
+        """Whether one more command may be issued in this tick. Once a tick: kept flat for speed."""
         out = self._out
         if len(out) >= MAX_BATCH:
             self._flush()
-        if not self.has_room_for(1):
+        room = self._limit - len(self._slots)
+        if len(out) >= room:
+            self._was_full = True
             return False
         if not out:
             self._begin_tick()
-        self._room = min(self._limit - len(self._slots), MAX_BATCH)
+        self._room = room if room < MAX_BATCH else MAX_BATCH
         return True
 
+    def _refuse(self, arguments: Arguments) -> ReplyFuture:
+        future = self._create_future()
+        if self.is_open:
+            future.set_exception(
+                BackpressureError(f"{self.in_flight} commands are unanswered (max_in_flight)")
+            )
+        else:
+            future.set_exception(NotSentError("the connection is closed"))
+        return future
+
     def _begin_tick(self) -> None:
-        if asyncio._get_running_loop() is not self._loop:
-            raise ClosedError("this client belongs to another event loop; open one for each loop")
+        loop = self._loop
+        # In its thread, while it runs, no other loop can; asking for the running one takes longer.
+        if get_ident() != self._thread_id or not loop.is_running():
+            self._check_loop()
         if not self._slots:
             self._is_in_order = True
-        self._now_s = self._loop.time()
-        self._loop.call_soon(self._flush, context=self._context)
+        self._now_s = loop.time()
+        loop.call_soon(self._flush, context=self._context)
+
+    def _check_loop(self) -> None:
+        if asyncio._get_running_loop() is not self._loop:
+            raise ClosedError("this client belongs to another event loop; open one for each loop")
+        self._thread_id = get_ident()
 
     def _flush(self) -> None:
         """Write what was issued, without those that went away."""
@@ -290,11 +319,13 @@ class Connection:
         transport = self._transport
         if not out or not self._limit or transport is None or transport.is_closing():
             return
-        batch = [slot for slot in out if not slot[0].done()]
+        if len(out) == 1 and not out[0][0].done():
+            batch = out.copy()  # one caller alone: the shortest way
+        else:
+            batch = [slot for slot in out if not slot[0].done()]
         out.clear()
-        encode = self._encode
         try:
-            encoded = [encode(slot[1]) for slot in batch]
+            encoded = list(map(self._encode, map(_arguments_of, batch)))
         except Exception:  # noqa: BLE001 - whatever an argument raises is its caller's, not everybody's
             batch, encoded = self._encode_one_by_one(batch)
         if batch:
@@ -351,7 +382,7 @@ class Connection:
             slot = _whole(self._slots.popleft())
             if slot.future.done():
                 self._orphaned(slot, reply)
-            elif type(slot.future) is Burst:
+            elif isinstance(cast("object", slot.future), Burst):
                 slot.future.set_result(reply)
             elif not self._is_taken_over(slot, reply):
                 slot.future.set_exception(reply)
@@ -401,9 +432,11 @@ class Connection:
             log.exception("cannot handle the push %.200r", push)
 
     def _orphaned(self, slot: Slot, reply: Reply) -> None:
-        self.orphans += 1
+        self.discarded += 1
+        if self.on_orphan is None:
+            return
         try:
-            self._owner.on_orphan(self, _whole(slot), reply)
+            self.on_orphan(_whole(slot), reply)
         except Exception:
             log.exception("cannot handle a reply whose caller has gone")
 
@@ -488,7 +521,7 @@ def expire(
 
 def _whole(slot: Slot) -> Slot:
     """A slot with names; what came through ``resume`` keeps its own type."""
-    return slot if isinstance(slot, Slot) else Slot(*slot)
+    return slot if isinstance(cast("object", slot), Slot) else Slot(*slot)
 
 
 def _no_reply(slot: Slot) -> CommandTimeoutError:

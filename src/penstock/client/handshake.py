@@ -40,7 +40,7 @@ class Introduction:
     protocol: int = 3
     username: str | None = None
     password: str | None = field(default=None, repr=False)
-    db: int = 0
+    database: int = 0
     client_name: str | None = None
     expects_cluster: bool = False
     reads_from_replica: bool = False
@@ -66,8 +66,10 @@ async def shake_hands(connection: Connection, intro: Introduction, name: str) ->
     try:
         protocol = await _greet(connection, intro)
         connection.speak(protocol)
-        if intro.db:
-            await _set_up(connection, f"database {intro.db} cannot be selected", "SELECT", str(intro.db))
+        if intro.database:
+            await _set_up(
+                connection, f"database {intro.database} cannot be selected", "SELECT", str(intro.database)
+            )
         if intro.client_name:
             what = f"client_name '{intro.client_name}' cannot be set"
             await _set_up(connection, what, "CLIENT", "SETNAME", intro.client_name)

@@ -14,15 +14,6 @@ waiting     the policy's delay runs         timer, ``start``: connecting; ``clos
 closed      for good                        nothing
 ==========  ==============================  ==================================================
 
-What becomes of a command when its connection ends:
-
-===================  =========================================================
-never written        kept, for the next connection
-written, harmless    (reads; idempotent writes where the user opted in) kept,
-                     until it was sent ``max_attempts`` times
-written, otherwise   ``OutcomeUnknownError``
-===================  =========================================================
-
 Rules
 -----
 L1  What is kept waits in the backlog in the order it was issued, and goes before
@@ -47,16 +38,14 @@ import math
 import os
 import random
 import weakref
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
+from penstock.client.backlog import Alone, Backlog, as_alone, kept_after_loss, refuse, size_of
 from penstock.client.config import Settings
-from penstock.client.connection import Burst, Connection, ReplyFuture, Slot, expire
-from penstock.client.facts import is_idempotent, is_repeatable
+from penstock.client.connection import Burst, Connection, ReplyFuture, Slot
 from penstock.client.handshake import ServerFacts
-from penstock.client.policies import Decision, decide
 from penstock.client.transports.base import Arguments
 from penstock.errors import (
     AuthenticationError,
@@ -96,9 +85,6 @@ class LinkOwner(Protocol):
     def on_refused(self, link: Link, slot: Slot, error: CommandError) -> bool:
         """A command was refused; True if it is taken care of (redirected, retried)."""
 
-    def on_orphan(self, link: Link, slot: Slot, reply: Reply) -> None:
-        """A reply came whose caller has gone."""
-
     def on_push(self, link: Link, push: list[Any]) -> None: ...
 
     def on_state(self, link: Link) -> None:
@@ -107,12 +93,6 @@ class LinkOwner(Protocol):
 
 #: Attaches a transport to the connection and completes the handshake, within its own time limits.
 Dial = Callable[[Connection], Awaitable[ServerFacts]]
-
-
-class _Alone(Slot):
-    """A command in the backlog that shares the connection with nothing else."""
-
-    __slots__ = ()
 
 
 class Link:
@@ -126,6 +106,8 @@ class Link:
         #: of the latest connection
         self.facts = ServerFacts()
         self.reconnections = 0
+        #: takes a reply whose caller has gone
+        self.on_orphan: Callable[[Slot, Reply], None] | None = None
         self._owner = owner
         self._dial = dial
         self._settings = settings
@@ -135,8 +117,7 @@ class Link:
         self._connection: Connection | None = None
         #: the connection while nothing waits before it: what the hot path looks at
         self._ready: Connection | None = None
-        self._backlog: deque[Slot] = deque()
-        self._is_backlog_in_order = True
+        self._backlog = Backlog()
         #: a command that may not be pipelined is in flight
         self._is_alone = False
         self._attempts = 0
@@ -174,13 +155,13 @@ class Link:
     def call_alone(self, arguments: Arguments) -> ReplyFuture:
         """Issue a command that must not be pipelined: what is in flight is answered before,
         what is issued later waits for its reply."""
-        slot = _Alone(*self._new_slot(arguments))
+        slot = as_alone(self._new_slot(arguments))
         return self._hold([slot])
 
     def call_burst(
         self, commands: Sequence[Arguments], *, is_harmless: bool = False
     ) -> asyncio.Future[list[Reply]]:
-        """Issue several commands in one piece, with nothing in between: MULTI … EXEC, ASKING and what follows.
+        """Issue several commands in one piece, with nothing in between, such as MULTI … EXEC.
 
         The future's result are the replies; a refused command is a ``CommandError`` among
         them. Unless ``is_harmless``, it is never sent again once it was written.
@@ -195,7 +176,7 @@ class Link:
         return burst.future
 
     def resume(self, slot: Slot) -> None:
-        """Issue a command for a caller that waits already (redirected, retried). Never refused as too many."""
+        """Issue a command for a caller that waits already (redirected, retried); never one too many."""
         self._issue([slot], is_new=False)
 
     def _new_slot(self, arguments: Arguments, patience_s: float = 0.0) -> Slot:
@@ -205,7 +186,7 @@ class Link:
     def _issue(self, slots: list[Slot], *, is_new: bool) -> None:
         ready = self._ready
         if ready is not None and ready.has_room_for(len(slots)):
-            ready.resume(slots)
+            ready.resume_all(slots)
         else:
             self._hold(slots, is_exempt=not is_new, is_in_order=False)
 
@@ -219,8 +200,7 @@ class Link:
             if not future.done():
                 future.set_exception(refusal)
             return future
-        self._is_backlog_in_order = is_in_order and (self._is_backlog_in_order or not self._backlog)
-        self._backlog.extend(slots)
+        self._backlog.add(slots, is_in_order=is_in_order)
         self._ready = None
         if self.state is LinkState.NEW:
             self.start()
@@ -266,7 +246,7 @@ class Link:
         """Begin to connect, without waiting for it."""
         if self.state not in (LinkState.NEW, LinkState.WAITING):
             return
-        self._timer = _cancelled(self._timer)
+        self._cancel_timer()
         self._enter(LinkState.CONNECTING)
         self._opening = self._loop.create_task(self._open(), context=self._context)
         if self._sweeper is None:
@@ -297,6 +277,8 @@ class Link:
 
     async def _open(self) -> None:
         connection = Connection(self, self._loop, self._settings.max_in_flight)
+        connection.on_full = self._overflow
+        connection.on_orphan = self._orphaned
         try:
             facts = await self._dial(connection)
         except asyncio.CancelledError:
@@ -354,7 +336,7 @@ class Link:
     def _wait(self, delay_s: float) -> None:
         self._enter(LinkState.WAITING)
         if self._settings.fail_fast:
-            self._refuse_backlog(self._not_connected)
+            self._backlog.refuse_all(self._not_connected)
         self._timer = self._loop.call_later(delay_s, self.start, context=self._context)
         self._tell_state()
 
@@ -363,9 +345,9 @@ class Link:
         if not isinstance(error, PenstockError):
             error = NotSentError(f"{self.name} cannot be reached: {error}")
         self.last_error = error
-        self._sweeper = _cancelled(self._sweeper)
+        self._cancel_sweeper()
         self._enter(LinkState.CLOSED)
-        self._refuse_backlog(self._closed_error)
+        self._backlog.refuse_all(self._closed_error)
         self._tell_state()
 
     def _enter(self, state: LinkState) -> None:
@@ -390,44 +372,30 @@ class Link:
             connection.tell_when_empty()
             return
         self._is_alone = False
-        while backlog:
-            slot = backlog[0]
-            if slot.future.done():
-                backlog.popleft()
-                continue
-            if type(slot) is _Alone:
+        while (slot := backlog.first()) is not None:
+            if isinstance(slot, Alone):
                 if not connection.in_flight and connection.has_room:
-                    connection.resume([backlog.popleft()])
+                    connection.resume_all(backlog.take(1))
                     self._is_alone = True
                 connection.tell_when_empty()
                 return
-            size = len(slot.future.commands) if type(slot.future) is Burst else 1
+            size = size_of(slot)
             if not connection.has_room_for(size):
                 return
-            connection.resume([backlog.popleft() for _ in range(size)])
+            connection.resume_all(backlog.take(size))
         if self.state is LinkState.OPEN:
             self._ready = connection
 
-    def _refuse_backlog(self, why: Callable[[], PenstockError]) -> None:
-        backlog, self._backlog = self._backlog, deque()
-        for slot in backlog:
-            self._refuse(slot, why())
-
-    def _refuse(self, slot: Slot, error: PenstockError) -> None:
-        if slot.future.done():
-            return
-        if slot.attempt > 1:
-            error = OutcomeUnknownError(f"sent to {self.name} before, without a reply; now: {error}")
-        slot.future.set_exception(error)
-
     # -------------------------------------------------- what a connection reports
 
-    def on_full(self, connection: Connection, arguments: Arguments) -> ReplyFuture:
-        slot = self._new_slot(arguments)
-        if connection is self._connection:
-            return self._hold([slot])
-        slot.future.set_exception(NotSentError(f"{self.name} closed the connection"))
-        return slot.future
+    def _overflow(self, arguments: Arguments) -> ReplyFuture:
+        """The connection cannot take a command now."""
+        if self._connection is None and self.state is LinkState.CONNECTING:
+            # The handshake's own: it must not wait for its own end.
+            future: ReplyFuture = self._loop.create_future()
+            future.set_exception(NotSentError(f"{self.name} closed the connection"))
+            return future
+        return self._hold([self._new_slot(arguments)])
 
     def on_room(self, connection: Connection) -> None:
         if connection is not self._connection:
@@ -443,9 +411,9 @@ class Link:
         # What the handshake is refused is the dial's business.
         return connection is self._connection and self._owner.on_refused(self, slot, error)
 
-    def on_orphan(self, connection: Connection, slot: Slot, reply: Reply) -> None:
-        if connection is self._connection:
-            self._owner.on_orphan(self, slot, reply)
+    def _orphaned(self, slot: Slot, reply: Reply) -> None:
+        if self.on_orphan is not None:
+            self.on_orphan(slot, reply)
 
     def on_push(self, connection: Connection, push: list[Any]) -> None:
         if connection is self._connection:
@@ -468,9 +436,9 @@ class Link:
             return
         self.last_error = cause
         log.warning("%s: connection lost: %s", self.name, cause)
-        again = self._to_send_again(unanswered, cause)
-        self._is_backlog_in_order = False
-        self._backlog.extendleft(reversed([*again, *unsent]))
+        self._backlog.add_first(
+            kept_after_loss(unanswered, unsent, self._settings, lambda: self._outcome_unknown(cause))
+        )
         if self._loop.time() - self._opened_s >= STABLE_S:
             self._attempts = 0
             if self._delay_ms(1) is None:
@@ -486,46 +454,11 @@ class Link:
             if not slot.future.done():
                 slot.future.set_exception(self._closed_before_reply())
         for slot in unsent:
-            self._refuse(slot, self._closed_error())
-        self._refuse_backlog(self._closed_error)
+            refuse(slot, self._closed_error())
+        self._backlog.refuse_all(self._closed_error)
 
     def _closed_before_reply(self) -> OutcomeUnknownError:
         return OutcomeUnknownError(f"the client of {self.name} was closed before the reply; it may have run")
-
-    def _to_send_again(self, unanswered: list[Slot], cause: Exception) -> list[Slot]:
-        """Written commands that may be sent again; the callers of others are told why not."""
-        again: list[Slot] = []
-        for slot in unanswered:
-            if slot.future.done():
-                continue  # another part of a burst that has just been refused
-            if type(slot.future) is Burst:
-                if again and again[-1].future is slot.future:
-                    continue
-                again += self._burst_again(slot, cause)
-            elif self._may_resend(slot, is_repeatable(slot.arguments)):
-                again.append(slot._replace(attempt=slot.attempt + 1))
-            else:
-                slot.future.set_exception(self._outcome_unknown(cause))
-        return again
-
-    def _burst_again(self, slot: Slot, cause: Exception) -> list[Slot]:
-        burst = cast("Burst", slot.future)
-        if self._may_resend(slot, burst.is_harmless, in_transaction=not burst.is_harmless):
-            return burst.slots(slot.since_s, slot.attempt + 1)
-        burst.set_exception(self._outcome_unknown(cause))
-        return []
-
-    def _may_resend(self, slot: Slot, is_harmless: bool, in_transaction: bool = False) -> bool:
-        settings = self._settings
-        decision = decide(
-            was_sent=True,
-            is_readonly=is_harmless,
-            is_idempotent=settings.retry_idempotent_writes and is_idempotent(slot.arguments),
-            attempt=slot.attempt,
-            max_attempts=settings.max_attempts,
-            in_transaction=in_transaction,
-        )
-        return decision is Decision.RESEND
 
     def _outcome_unknown(self, cause: Exception) -> OutcomeUnknownError:
         return OutcomeUnknownError(
@@ -544,10 +477,9 @@ class Link:
             horizon_s = now_s - settings.command_timeout_ms / 1000
             if connection is not None:
                 connection.expire(horizon_s)
-            expire(self._backlog, horizon_s, self._is_backlog_in_order, self._not_sent_in_time)
+            self._backlog.expire(horizon_s, self._not_sent_in_time)
         if connection is None:
-            # Callers that have gone must not take the room of others.
-            self._backlog = deque(slot for slot in self._backlog if not slot.future.done())
+            self._backlog.drop_gone()
             return
         silent_ms = (now_s - connection.silent_since_s) * 1000
         if connection.in_flight:
@@ -582,15 +514,15 @@ class Link:
         was_closed = self.state is LinkState.CLOSED
         self._enter(LinkState.CLOSED)
         self._ready = None
-        self._timer = _cancelled(self._timer)
-        self._sweeper = _cancelled(self._sweeper)
+        self._cancel_timer()
+        self._cancel_sweeper()
         opening, self._opening = self._opening, None
         if opening is not None and not opening.done():
             opening.cancel()
             await asyncio.wait([opening])
         connection = self._connection
         if connection is None:
-            self._refuse_backlog(self._closed_error)
+            self._backlog.refuse_all(self._closed_error)
         else:
             await self._hang_up(connection)
         if not was_closed:
@@ -604,7 +536,7 @@ class Link:
             connection.tell_when_empty()
             await self._wait_quiet(timeout_s)
         connection.refuse_all(self._closed_before_reply)
-        self._refuse_backlog(self._closed_error)
+        self._backlog.refuse_all(self._closed_error)
         self._quiet.clear()
         if self._connection is not None:
             connection.close()
@@ -619,6 +551,16 @@ class Link:
         except TimeoutError:
             return False
         return True
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _cancel_sweeper(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
 
     def abandon(self) -> None:
         """In a forked child: be closed, and touch nothing that the parent uses."""
@@ -645,7 +587,7 @@ class Link:
             "tombstones": 0 if connection is None else connection.tombstones,
             "waiting": len(self._backlog),
             "sent": 0 if connection is None else connection.sent,
-            "orphans": 0 if connection is None else connection.orphans,
+            "discarded_replies": 0 if connection is None else connection.discarded,
             "reconnections": self.reconnections,
         }
 
@@ -677,11 +619,6 @@ def _copy(error: PenstockError) -> PenstockError:
     copy = type(error)(*error.args)
     copy.__cause__ = error
     return copy
-
-
-def _cancelled(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
 
 
 def _sweep_interval_s(settings: Settings) -> float:

@@ -259,17 +259,19 @@ class Dispatcher:
 
     def _deliver(self) -> None:
         """Tell everybody. What fails here is nobody else's business, and undoes nothing."""
-        for action in self.after_commit:
+        # At hand, since whoever is told may use the engine at once.
+        after_commit, out, after_delivery = self.after_commit, self.out, self.after_delivery
+        for action in after_commit:
             try:
                 action()
             except Exception:
                 log.exception("what follows a commit failed")
-        for session, item in self.out:
+        for session, item in out:
             try:
                 session.sink(item)
             except Exception:
                 log.exception("a reply to %r could not be delivered", session)
-        for tell, session in self.after_delivery:
+        for tell, session in after_delivery:
             tell(session)
 
     # -------------------------------------------------------------------- call

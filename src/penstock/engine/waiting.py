@@ -125,7 +125,7 @@ class Waiting:
         assert packed is not None, "a waiter's row without its command"
         database, argv, keys, _ = parse_reply(packed)
         if len(keys) > 1:
-            argv = _ready_first(argv, key)
+            argv = _from_ready(argv, key)
         try:
             served = ATTEMPTS[argv[0].upper()](self._engine.keyspaces[database], argv)
         except CommandError:
@@ -168,16 +168,14 @@ class Waiting:
         return bytes((database,)) + physical(key) + U64.pack(ticket)
 
 
-def _ready_first(argv: list[bytes], key: bytes) -> list[bytes]:
-    """The command with the key that became ready as the first of its keys.
+def _from_ready(argv: list[bytes], key: bytes) -> list[bytes]:
+    """The command with the key that became ready in the place of each of its keys.
 
-    Somebody who waits for several keys is served from the first one that was written, not
-    from the first one that he named, should a transaction have filled both.
+    Somebody who waits for several keys is served from the one that became ready. Should the
+    same transaction have filled another one too, that has its turn, and those who waited for
+    it longer come first.
     """
-    places = catalogue.find_keys(catalogue.CATALOGUE[argv[0].upper()], argv)
-    others = [argv[place] for place in places]
-    others.remove(key)
-    ordered = list(argv)
-    for place, name in zip(places, [key, *others], strict=True):
-        ordered[place] = name
-    return ordered
+    narrowed = list(argv)
+    for place in catalogue.find_keys(catalogue.CATALOGUE[argv[0].upper()], argv):
+        narrowed[place] = key
+    return narrowed

@@ -12,7 +12,7 @@ usual                          yes      at once
 more arrived than a slice      no       slice by slice, each answered first
 it does not read its replies   no       when it has read (``resume_writing``)
 blocked (BLPOP, CLIENT PAUSE)  yes      when it is unblocked (``batch_done``)
-a slow script keeps us busy    no       when that ended (``hold``)
+a slow script keeps us busy    no       when that has ended (``hold``)
 bytes wait for an AUTH         no       when that is answered (``batch_done``)
 malformed request              no       none: error after the replies, close
 =============================  =======  =====================================
@@ -230,7 +230,7 @@ class Connection(asyncio.Protocol):
         self._steer_reading()
 
     def hold(self, on: bool) -> None:
-        """Read no further while the engine is busy, or read on."""
+        """Read no further, while the engine is busy or for good, or read on."""
         self._held = on
         self._steer_reading()
 

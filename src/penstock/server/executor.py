@@ -124,7 +124,7 @@ class Executor:
             self.engine.execute(batch, self._script_inline_limit_s)
         except SlowScriptError:
             return False
-        except PenstockError as error:
+        except Exception as error:  # whatever it is, the others must be served
             self._refuse(batch, error)
         return True
 
@@ -134,24 +134,28 @@ class Executor:
             connection.flush()
 
     def _settle(self) -> None:
-        """After everything that the engine did: write replies, let connections go on, end sessions."""
+        """After everything that the engine did: end sessions, write replies, let connections go on."""
+        if self._leaving and not self._batch:
+            leaving, self._leaving = self._leaving, []
+            for session in leaving:
+                self._end(session)
         self._flush()
         if self._after_batch and not self._batch:
             waiting, self._after_batch = self._after_batch, []
             for connection in waiting:
                 connection.batch_done()
-        if self._leaving and not self._batch:
-            leaving, self._leaving = self._leaving, []
-            for session in leaving:
-                self._end(session)
         if self._signal_fd is None:
             self._listen_to_signals()
 
     def _refuse(self, batch: list[Call], error: BaseException) -> None:
-        """The engine could not even answer errors: each command gets this one."""
+        """The engine could not even answer errors."""
         log.error("a batch of %d commands failed", len(batch), exc_info=error)
         for session, _ in batch:
-            session.sink(CommandError(f"ERR {error}"))
+            if isinstance(error, PenstockError):
+                session.sink(CommandError(f"ERR {error}"))
+            elif session.kill is not None:
+                # A bug: who knows what was answered. A lost connection misleads nobody.
+                session.kill()
 
     def run_now(self) -> None:
         """Answer what has arrived without waiting for the tick: somebody leaves."""

@@ -93,7 +93,7 @@ class Server:
         await self.stop()
 
     async def stop(self) -> None:
-        """Refuse newcomers, answer what has arrived, close every connection. Idempotent."""
+        """Refuse newcomers, read no further, answer what has arrived, close. Idempotent."""
         if self._stopping:
             return
         self._stopping = True
@@ -102,8 +102,10 @@ class Server:
             server.close()
         self._remove_unix_socket()
         deadline_s = asyncio.get_running_loop().time() + self.settings.shutdown_timeout_s
-        # One round to read what lies in the sockets already, then until all of it is answered.
+        # One round to read what lies in the sockets already; whoever sends on would never end it.
         await asyncio.sleep(_POLL_S)
+        for connection in self.executor.connections.values():
+            connection.hold(True)
         await self._wait_until_idle(deadline_s)
         await self._close_connections(deadline_s)
         self.executor.close()

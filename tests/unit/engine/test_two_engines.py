@@ -312,3 +312,20 @@ def test_who_is_refused_keeps_what_he_had(
             here.execute(*words)
         assert here._session.channels == {b"old"}
         assert here.execute("PUBSUB", "CHANNELS") == [b"old"]
+
+
+# ------------------------------------------------------------------------------- delivery
+
+
+def test_a_receiver_that_fails_has_its_command_done_once(
+    engines: tuple[Engine, Engine], here: LocalSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: Any) -> None:
+        raise RuntimeError("nobody can hear this")
+
+    heard: list[Any] = []
+    deaf, attentive = engines[0].session(fail), engines[0].session(heard.append)
+    engines[0].execute([(deaf, [b"INCR", b"n"]), (attentive, [b"INCR", b"n"])])
+    assert heard == [2]
+    assert here.execute("GET", "n") == b"2"
+    assert "could not be delivered" in caplog.text

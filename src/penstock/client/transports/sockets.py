@@ -39,8 +39,9 @@ class SocketTransport(asyncio.Protocol):
     """One socket. Made by :func:`connect_tcp` or :func:`connect_unix`."""
 
     def __init__(self, receiver: Receiver, encoding: str | None) -> None:
-        self.push_type = hiredis.PushNotification
+        self.push_type: type[list[Any]] = hiredis.PushNotification
         self.encode: Callable[[Any], bytes] = hiredis.pack_command
+        self.is_closing: Callable[[], bool] = _is_closed
         self.bytes_sent = 0
         self.bytes_received = 0
         self._receiver = receiver
@@ -59,9 +60,6 @@ class SocketTransport(asyncio.Protocol):
         assert self._socket is not None
         self._socket.write(data)
 
-    def is_closing(self) -> bool:
-        return self._socket is None or self._socket.is_closing()
-
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
@@ -75,6 +73,7 @@ class SocketTransport(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._socket = cast("asyncio.Transport", transport)
         self._socket.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
+        self.is_closing = self._socket.is_closing
 
     def data_received(self, data: bytes) -> None:
         if self._is_reported:
@@ -100,6 +99,7 @@ class SocketTransport(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._socket = None
+        self.is_closing = _is_closed
         self._report(error and _translated(error))
 
     def _end(self, error: Exception | None) -> None:
@@ -177,6 +177,10 @@ def tls_context(settings: Settings) -> ssl.SSLContext:
                 f"tls_cert_file {settings.tls_cert_file} and its key cannot be used: {_reason(error)}"
             ) from error
     return context
+
+
+def _is_closed() -> bool:
+    return True
 
 
 def _keep_alive(sock: socket.socket | None) -> None:
