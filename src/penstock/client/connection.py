@@ -482,11 +482,14 @@ class Connection:
         expire(self._slots, horizon_s, self._is_in_order, _no_reply)
         expire(self._out, horizon_s, self._is_in_order, _no_reply)
 
-    def refuse_all(self, why: Callable[[], PenstockError]) -> None:
-        """Fail every caller that waits; their slots stay as tombstones."""
-        for slot in (*self._slots, *self._out):
-            if not slot[0].done():
-                slot[0].set_exception(why())
+    def refuse_all(
+        self, unanswered: Callable[[], PenstockError], unsent: Callable[[], PenstockError]
+    ) -> None:
+        """Fail every caller that waits; the slots of those that were written stay as tombstones."""
+        for slots, why in ((self._slots, unanswered), (self._out, unsent)):
+            for slot in slots:
+                if not slot[0].done():
+                    slot[0].set_exception(why())
 
     @property
     def silent_since_s(self) -> float:

@@ -47,6 +47,7 @@ from penstock.client.config import Settings
 from penstock.client.connection import Burst, Connection, ReplyFuture, Slot
 from penstock.client.handshake import ServerFacts
 from penstock.client.transports.base import Arguments
+from penstock.client.watching import Watch
 from penstock.errors import (
     AuthenticationError,
     BackpressureError,
@@ -65,10 +66,6 @@ log = logging.getLogger("penstock.client")
 
 #: A connection that stood this long was a good one: its loss is answered by reconnecting at once.
 STABLE_S: Final = 1.0
-#: How often timeouts are looked at; a quarter of the shortest of them if that is less, …
-_SWEEP_S: Final = 0.1
-#: … but not more often than this.
-_MIN_SWEEP_S: Final = 0.002
 
 
 class LinkState(Enum):
@@ -120,14 +117,16 @@ class Link:
         self._backlog = Backlog()
         #: a command that may not be pipelined is in flight
         self._is_alone = False
+        #: by earlier connections
+        self._sent = self._discarded = 0
+        #: since the last connection that stood for a while
         self._attempts = 0
         self._was_open = False
         self._opened_s = 0.0
         self._opening: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._sweeper: asyncio.TimerHandle | None = None
-        self._sweep_s = _sweep_interval_s(settings)
+        self._watch = Watch(name, settings, self._context)
         #: set when there is news for ``wait_open``
         self._news = asyncio.Event()
         #: set when the connection in use has nothing in flight, or ended, during ``close``
@@ -193,8 +192,6 @@ class Link:
     def _hold(self, slots: list[Slot], *, is_exempt: bool = False, is_in_order: bool = True) -> ReplyFuture:
         """Keep commands that belong together, or tell their caller why not."""
         future = slots[0].future
-        if asyncio._get_running_loop() is not self._loop:
-            raise ClosedError("this client belongs to another event loop; open one for each loop")
         refusal = self._why_not_hold(is_exempt)
         if refusal is not None:
             if not future.done():
@@ -212,6 +209,8 @@ class Link:
         settings = self._settings
         if self.state is LinkState.CLOSED:
             return self._closed_error()
+        if asyncio._get_running_loop() is not self._loop:
+            return ClosedError("this client belongs to another event loop; open one for each loop")
         if self.state is LinkState.OPEN:
             if settings.when_full == "error" and not is_exempt and self._is_full:
                 return BackpressureError(
@@ -238,7 +237,7 @@ class Link:
         return ClosedError(f"the client of {self.name} is closed")
 
     def _not_connected(self) -> NotSentError:
-        return NotSentError(f"{self.name} is not connected: {self.last_error}")
+        return NotSentError(f"{self.name} is not connected: {self.last_error or 'no answer yet'}")
 
     # ------------------------------------------------------------------ opening
 
@@ -249,8 +248,7 @@ class Link:
         self._cancel_timer()
         self._enter(LinkState.CONNECTING)
         self._opening = self._loop.create_task(self._open(), context=self._context)
-        if self._sweeper is None:
-            self._sweeper = self._loop.call_later(self._sweep_s, self._sweep, context=self._context)
+        self._watch.start(self._look)
 
     async def wait_open(self, timeout_s: float | None = None) -> None:
         """Until a connection stands; raises why there is none to be had.
@@ -345,7 +343,7 @@ class Link:
         if not isinstance(error, PenstockError):
             error = NotSentError(f"{self.name} cannot be reached: {error}")
         self.last_error = error
-        self._cancel_sweeper()
+        self._watch.stop()
         self._enter(LinkState.CLOSED)
         self._backlog.refuse_all(self._closed_error)
         self._tell_state()
@@ -430,6 +428,8 @@ class Link:
             return
         self._connection = self._ready = None
         self._is_alone = False
+        self._sent += connection.sent
+        self._discarded += connection.discarded
         self._quiet.set()
         if self.state is LinkState.CLOSED:
             self._end(unanswered, unsent)
@@ -467,28 +467,13 @@ class Link:
 
     # ----------------------------------------------------------------- watching
 
-    def _sweep(self) -> None:
-        """Time out old commands; end a connection that has gone silent, wake one that is idle."""
-        self._sweeper = self._loop.call_later(self._sweep_s, self._sweep, context=self._context)
-        now_s = self._loop.time()
-        settings = self._settings
+    def _look(self) -> None:
         connection = self._connection
-        if settings.command_timeout_ms:
-            horizon_s = now_s - settings.command_timeout_ms / 1000
-            if connection is not None:
-                connection.expire(horizon_s)
-            self._backlog.expire(horizon_s, self._not_sent_in_time)
-        if connection is None:
+        self._watch.look_at_backlog(self._backlog, self._not_sent_in_time)
+        if connection is not None:
+            self._watch.look_at_connection(connection)
+        else:
             self._backlog.drop_gone()
-            return
-        silent_ms = (now_s - connection.silent_since_s) * 1000
-        if connection.in_flight:
-            if 0 < settings.unresponsive_timeout_ms < silent_ms:
-                log.warning("%s: no reply for %d ms; reconnecting", self.name, silent_ms)
-                self._ready = None
-                connection.abort()
-        elif 0 < settings.idle_ping_ms < silent_ms:
-            connection.call(("PING",)).add_done_callback(_ignore)
 
     def _not_sent_in_time(self, slot: Slot) -> PenstockError:
         why = self.last_error or "too many commands are unanswered"
@@ -515,7 +500,7 @@ class Link:
         self._enter(LinkState.CLOSED)
         self._ready = None
         self._cancel_timer()
-        self._cancel_sweeper()
+        self._watch.stop()
         opening, self._opening = self._opening, None
         if opening is not None and not opening.done():
             opening.cancel()
@@ -531,18 +516,26 @@ class Link:
     async def _hang_up(self, connection: Connection) -> None:
         """Let what is in flight be answered, then end the connection and wait for its end."""
         timeout_s = self._settings.close_timeout_ms / 1000
-        self._quiet.clear()
-        if connection.in_flight or self._backlog:
-            connection.tell_when_empty()
-            await self._wait_quiet(timeout_s)
-        connection.refuse_all(self._closed_before_reply)
+        try:
+            self._quiet.clear()
+            if connection.in_flight or self._backlog:
+                connection.tell_when_empty()
+                await self._wait_quiet(timeout_s)
+            self._quiet.clear()
+            self._refuse_all(connection)
+            if self._connection is not None:
+                connection.close()
+                if not await self._wait_quiet(timeout_s):
+                    connection.abort()
+                    await self._quiet.wait()
+        except asyncio.CancelledError:
+            self._refuse_all(connection)
+            connection.abort()
+            raise
+
+    def _refuse_all(self, connection: Connection) -> None:
+        connection.refuse_all(self._closed_before_reply, self._closed_error)
         self._backlog.refuse_all(self._closed_error)
-        self._quiet.clear()
-        if self._connection is not None:
-            connection.close()
-            if not await self._wait_quiet(timeout_s):
-                connection.abort()
-                await self._quiet.wait()
 
     async def _wait_quiet(self, timeout_s: float) -> bool:
         try:
@@ -556,11 +549,6 @@ class Link:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _cancel_sweeper(self) -> None:
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            self._sweeper = None
 
     def abandon(self) -> None:
         """In a forked child: be closed, and touch nothing that the parent uses."""
@@ -580,14 +568,14 @@ class Link:
         return 0 if self._connection is None else self._connection.in_flight
 
     def statistics(self) -> dict[str, int | str]:
-        connection = self._connection
+        connection = self._connection or Connection(self, self._loop, 0)
         return {
             "state": self.state.value,
-            "in_flight": self._in_flight,
-            "tombstones": 0 if connection is None else connection.tombstones,
+            "in_flight": connection.in_flight,
+            "tombstones": connection.tombstones,
             "waiting": len(self._backlog),
-            "sent": 0 if connection is None else connection.sent,
-            "discarded_replies": 0 if connection is None else connection.discarded,
+            "sent": self._sent + connection.sent,
+            "discarded_replies": self._discarded + connection.discarded,
             "reconnections": self.reconnections,
         }
 
@@ -619,15 +607,3 @@ def _copy(error: PenstockError) -> PenstockError:
     copy = type(error)(*error.args)
     copy.__cause__ = error
     return copy
-
-
-def _sweep_interval_s(settings: Settings) -> float:
-    timeouts_ms = (settings.command_timeout_ms, settings.unresponsive_timeout_ms, settings.idle_ping_ms)
-    shortest_s = min((timeout_ms / 1000 for timeout_ms in timeouts_ms if timeout_ms), default=math.inf)
-    return max(_MIN_SWEEP_S, min(_SWEEP_S, shortest_s / 4))
-
-
-def _ignore(future: ReplyFuture) -> None:
-    """What became of a sign of life is seen by the connection; nobody else asks."""
-    if not future.cancelled():
-        future.exception()

@@ -124,7 +124,7 @@ class Executor:
             self.engine.execute(batch, self._script_inline_limit_s)
         except SlowScriptError:
             return False
-        except Exception as error:  # whatever it is, the others must be served
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others must be served
             self._refuse(batch, error)
         return True
 
