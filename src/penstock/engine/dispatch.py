@@ -32,16 +32,15 @@ from collections.abc import Callable, Iterable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
-from penstock.engine.commands.registry import HANDLERS, Argv, Handler
+from penstock.engine.commands.registry import Argv
 from penstock.engine.control import SlowScriptError
 from penstock.engine.pausing import Pause
 from penstock.engine.session import Session
 from penstock.engine.statistics import monitor_line
 from penstock.engine.storage.environment import ENGINE_FAULTS, is_map_full, translate
 from penstock.engine.storage.transaction import Unit
+from penstock.engine.table import CommandTable, Entry, Refusal
 from penstock.errors import CommandError, StoreError, StoreFullError
-from penstock.protocol import catalogue
-from penstock.protocol.catalogue import CommandSpec
 from penstock.protocol.replies import NO_REPLY, QUEUED, Push, Reply, Status
 
 if TYPE_CHECKING:
@@ -49,14 +48,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.engine")
 
-#: Not writes by the catalogue, yet they change tables of the store.
-_WRITES_TOO: Final = frozenset(
-    {b"EVAL", b"EVALSHA", b"EXEC", b"WATCH", b"SCRIPT|LOAD", b"SCRIPT|FLUSH", b"CONFIG|SET", b"RESET",
-     b"SUBSCRIBE", b"UNSUBSCRIBE", b"PSUBSCRIBE", b"PUNSUBSCRIBE", b"SSUBSCRIBE", b"SUNSUBSCRIBE",
-     b"CLIENT|UNBLOCK", b"FLUSHALL", b"FLUSHDB"}
-)  # fmt: skip
-#: They store scripts or messages, or run who knows what.
-_NEEDS_ROOM_TOO: Final = frozenset({b"EVAL", b"EVALSHA", b"SCRIPT|LOAD", b"PUBLISH", b"SPUBLISH"})
 _BEFORE_AUTH: Final = frozenset({b"AUTH", b"HELLO", b"QUIT", b"RESET"})
 _NEVER_QUEUED: Final = frozenset({b"EXEC", b"DISCARD", b"MULTI", b"WATCH", b"QUIT", b"RESET"})
 _WHILE_SUBSCRIBED: Final = frozenset(
@@ -69,58 +60,6 @@ class NeedsWriteError(Exception):
     """A command of a read batch found that it must write; never leaves the dispatcher."""
 
 
-class Entry:
-    """A command ready to be called: catalogue facts and handler. ``name`` is as ``CLIENT|LIST``."""
-
-    __slots__ = ("arity", "handler", "is_script", "name", "spec", "subcommands", "writes")
-
-    def __init__(self, name: bytes, spec: CommandSpec, handler: Handler | None) -> None:
-        self.name = name
-        self.spec = spec
-        # EXEC with arguments ends its transaction, so its handler must see it.
-        self.arity = -1 if name == b"EXEC" else spec.arity
-        self.subcommands: dict[bytes, Entry] = {}
-        self.handler: Handler = handler or self._only_a_container
-        self.writes = spec.is_write or spec.is_blocking or name in _WRITES_TOO
-        self.is_script = name in (b"EVAL", b"EVALSHA", b"EVAL_RO", b"EVALSHA_RO", b"EXEC")
-
-    def _only_a_container(self, s: Session, argv: Argv) -> Reply:
-        raise catalogue.arity_error(self.spec.full_name)
-
-
-class _Refusal(Entry):
-    """Stands for a command that cannot even be looked up; answers the reason."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: CommandError) -> None:
-        self.name = b""
-        self.arity = 0
-        self.subcommands = {}
-        self.writes = False
-        self.is_script = False
-        self.error = error
-        self.handler = self._refuse
-
-    def _refuse(self, s: Session, argv: Argv) -> Reply:
-        raise self.error
-
-
-def build_entries() -> dict[bytes, Entry]:
-    """Every command that has a handler, by upper-case and by lower-case name."""
-    entries: dict[bytes, Entry] = {}
-    for name, spec in catalogue.CATALOGUE.items():
-        handler = HANDLERS.get(name)
-        entry = Entry(name, spec, handler)
-        for sub in spec.subcommands.values():
-            full_name = sub.full_name.upper()
-            if full_name in HANDLERS:
-                entry.subcommands[sub.name] = Entry(full_name, sub, HANDLERS[full_name])
-        if handler is not None or entry.subcommands:
-            entries[name] = entries[name.lower()] = entry
-    return entries
-
-
 class Dispatcher:
     """Runs batches. The engine's lock is held around :meth:`run`."""
 
@@ -128,7 +67,8 @@ class Dispatcher:
         self._engine = engine
         self._unit = unit
         self._changes = engine.changes
-        self.entries = build_entries()
+        self.table = CommandTable()
+        self.resolve = self.table.resolve
         #: (session, item) to deliver once the unit is committed
         self.out: list[tuple[Session, Reply]] = []
         #: takes back changes of session state if the unit is done again, last first
@@ -140,40 +80,17 @@ class Dispatcher:
         #: runs if the unit is aborted, whatever follows
         self.after_abort: list[Callable[[], None]] = []
 
-    # ----------------------------------------------------------------- resolve
-
-    def resolve(self, argv: Argv) -> Entry:
-        """The entry of a command; a refusal where name or arity is wrong. Never raises."""
-        name = argv[0]
-        entry = self.entries.get(name) or self.entries.get(name.upper())
-        if entry is None:
-            return _Refusal(catalogue.unknown_command(argv))
-        if entry.subcommands and len(argv) > 1:
-            sub = entry.subcommands.get(argv[1].upper())
-            if sub is None:
-                return _Refusal(catalogue.unknown_subcommand(name, argv[1]))
-            entry = sub
-        arity = entry.arity
-        if len(argv) != arity and (arity > 0 or len(argv) < -arity):
-            return _Refusal(catalogue.arity_error(entry.spec.full_name))
-        return entry
-
-    def is_known(self, argv: Argv) -> bool:
-        """Whether there is a command of this name, whatever its arguments."""
-        entry = self.entries.get(argv[0].upper())
-        return entry is not None and not (
-            entry.subcommands and argv[1:2] and argv[1].upper() not in entry.subcommands
-        )
-
     # --------------------------------------------------------------------- run
 
     def run(self, calls: Iterable[tuple[Session, Argv]]) -> None:
         """Execute a batch in one unit and deliver what came of it."""
         plan = []
         write = False
-        resolve = self.resolve
+        simple = self.table.simple
         for session, argv in calls:
-            entry = resolve(argv)
+            entry = simple.get(argv[0])
+            if entry is None or not entry.least <= len(argv) <= entry.most:
+                entry = self.resolve(argv)
             plan.append((session, argv, entry))
             if entry.writes:
                 write = True
@@ -419,7 +336,7 @@ class Dispatcher:
 
     def _refusal(self, session: Session, entry: Entry) -> CommandError | None:
         """Why the session may not call the command now; checked in Redis's order."""
-        if isinstance(entry, _Refusal):
+        if isinstance(entry, Refusal):
             return entry.error
         name, spec = entry.name, entry.spec
         if not session.authenticated and name not in _BEFORE_AUTH:
@@ -494,7 +411,7 @@ def _needs_room(session: Session, entry: Entry) -> bool:
     """Whether a command may make the store larger: Redis's flag ``denyoom``, and what it has no flag for."""
     if entry.name == b"EXEC":
         return any(_needs_room(session, queued) for _, queued in session.queue or ())
-    return entry.name in _NEEDS_ROOM_TOO or (entry.name != b"" and entry.spec.denyoom)
+    return entry.needs_room
 
 
 def _pop(items: list[tuple[Argv, Entry]] | deque[Argv]) -> None:

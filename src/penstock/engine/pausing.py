@@ -17,7 +17,7 @@ from penstock.engine.session import Session, Waiter
 from penstock.protocol.replies import NO_REPLY
 
 if TYPE_CHECKING:
-    from penstock.engine.dispatch import Entry
+    from penstock.engine.table import Entry
 
 
 @dataclass(frozen=True, slots=True)

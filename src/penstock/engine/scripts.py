@@ -130,7 +130,7 @@ class Scripts:
         session = self._session
         entry = dispatcher.resolve(argv)
         if entry.name == b"":
-            raise _refusal(dispatcher.is_known(argv))
+            raise _refusal(dispatcher.table.is_known(argv))
         spec = entry.spec
         if spec.noscript:
             raise CommandError("ERR This Redis command is not allowed from script")

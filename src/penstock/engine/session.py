@@ -34,9 +34,9 @@ from penstock.engine.control import ReplyMode
 from penstock.protocol.replies import Reply
 
 if TYPE_CHECKING:
-    from penstock.engine.dispatch import Entry
     from penstock.engine.engine import Engine
     from penstock.engine.keyspace import Keyspace
+    from penstock.engine.table import Entry
 
 Sink: TypeAlias = Callable[[Reply], None]
 

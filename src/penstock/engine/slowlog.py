@@ -14,7 +14,7 @@ from penstock.clock import Clock
 from penstock.engine.session import Session
 
 if TYPE_CHECKING:
-    from penstock.engine.dispatch import Entry
+    from penstock.engine.table import Entry
 
 _MAX_ARGUMENTS: Final = 32
 _MAX_ARGUMENT_BYTES: Final = 128

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.engine import Engine, Session
 from penstock.engine.control import Close
-from penstock.engine.dispatch import Entry
+from penstock.engine.table import Entry
 from penstock.errors import CommandError
 from penstock.protocol.replies import OK, Reply
 

@@ -10,12 +10,13 @@
     ...
     gate.release([b"queue", b"job"])
     assert server.sent == [(b"GET", b"greeting"), ...]
-    server.check()                                  # all that was expected came, and nothing else
+    server.check()                                  # what was expected came, and nothing without a rule
 
 Rules
 -----
-1. A rule matches commands that begin with its words; the name in any case. Of several the
-   one added last wins, as long as it has ``times`` left.
+1. A rule matches commands that begin with its words; the name in any case. What was
+   expected (``expect``) comes first, in the order given, each once; else of several rules
+   the one added last wins.
 2. The handshake is answered without rules, unless rules say otherwise, and not recorded
    in ``sent``. Anything else without a rule is refused, and remembered for ``check``.
 3. Replies leave in the order of the commands, as from a real server: one that is held or
@@ -85,14 +86,14 @@ class Gate:
         self.held.popleft().release(reply)
 
 
-@dataclass
+@dataclass(eq=False)
 class Rule:
     """What happens to the commands that begin with these words."""
 
     words: Words
-    times: int | None
     _act: Callable[[Answer], None] | None = field(default=None, repr=False)
     _delay_ms: int = 0
+    #: how many commands it has answered
     count: int = 0
 
     def reply(self, value: Reply | Callable[[Words], Reply]) -> Self:
@@ -124,11 +125,7 @@ class Rule:
 
     def matches(self, arguments: Words) -> bool:
         mine = self.words
-        return (
-            (self.times is None or self.count < self.times)
-            and arguments[0].upper() == mine[0].upper()
-            and arguments[1 : len(mine)] == mine[1:]
-        )
+        return arguments[0].upper() == mine[0].upper() and arguments[1 : len(mine)] == mine[1:]
 
     def apply(self, answer: Answer) -> None:
         self.count += 1
@@ -140,9 +137,12 @@ class Rule:
 
 
 class ScriptedServer:
-    """Answers by rules; any number of connections, one after the other or at once."""
+    """Answers by rules; any number of connections, one after the other or at once.
 
-    def __init__(self) -> None:
+    In RESP2 there is no HELLO, and pushes are arrays like others.
+    """
+
+    def __init__(self, protocol: int = 3) -> None:
         #: what was sent, in order, by all connections
         self.sent: list[Words] = []
         #: what was sent without a rule for it
@@ -152,19 +152,24 @@ class ScriptedServer:
         #: connections that will be refused
         self.refusals = 0
         self._rules: list[Rule] = []
+        self._expected: deque[Rule] = deque()
+        self._is_resp2 = protocol == 2
 
     # -------------------------------------------------------------------- script
 
-    def on(self, *words: Argument, times: int | None = None) -> Rule:
+    def on(self, *words: Argument) -> Rule:
         """A rule for commands that begin with these words; say then what happens."""
         assert words, "a rule needs the name of a command"
-        rule = Rule(tuple(map(_to_bytes, words)), times)
+        rule = Rule(tuple(map(_to_bytes, words)))
         self._rules.insert(0, rule)
         return rule
 
     def expect(self, *words: Argument) -> Rule:
         """A rule for exactly one command; ``check`` misses it if it does not come."""
-        return self.on(*words, times=1)
+        assert words, "a rule needs the name of a command"
+        rule = Rule(tuple(map(_to_bytes, words)))
+        self._expected.append(rule)
+        return rule
 
     def refuse_connections(self, count: int) -> None:
         """The next so many attempts to connect fail."""
@@ -182,7 +187,7 @@ class ScriptedServer:
         """Send a push to everybody who is connected: ``push(b"message", b"channel", b"text")``."""
         for transport in self.connections:
             if not transport.is_closing():
-                transport.push(list(items))
+                transport.push(list(items) if self._is_resp2 else Push(items))
 
     def cut(self, error: Exception | None = None) -> None:
         """End every connection now; what is unanswered stays so."""
@@ -191,9 +196,9 @@ class ScriptedServer:
 
     def check(self) -> None:
         """Raise AssertionError unless all that was expected came, and nothing else."""
-        missing = [rule.words for rule in self._rules if rule.times is not None and rule.count < rule.times]
         assert not self.unexpected, f"commands without a rule: {self.unexpected!r}"
-        assert not missing, f"expected, and did not come: {missing[::-1]!r}"
+        missing = [rule.words for rule in self._expected]
+        assert not missing, f"expected, and did not come: {missing!r}"
 
     # ------------------------------------------------------------------- for links
 
@@ -214,11 +219,14 @@ class ScriptedServer:
 
     def answer(self, answer: Answer) -> None:
         arguments = answer.arguments
-        for rule in self._rules:
-            if rule.matches(arguments):
-                self.sent.append(arguments)
-                rule.apply(answer)
-                return
+        rule = self._find(arguments)
+        if rule is not None:
+            self.sent.append(arguments)
+            rule.apply(answer)
+            return
+        if self._is_resp2 and arguments[0].upper() == b"HELLO":
+            answer.release(CommandError("ERR unknown command 'HELLO'"))
+            return
         greeting = _GREETINGS.get(b" ".join(arguments[:2]).upper()) or _GREETINGS.get(arguments[0].upper())
         if greeting is not None:
             answer.release(greeting)
@@ -226,6 +234,13 @@ class ScriptedServer:
         self.sent.append(arguments)
         self.unexpected.append(arguments)
         answer.release(CommandError(f"ERR unexpected command {arguments!r}"))
+
+    def _find(self, arguments: Words) -> Rule | None:
+        for rule in self._expected:
+            if rule.matches(arguments):
+                self._expected.remove(rule)
+                return rule
+        return next((rule for rule in self._rules if rule.matches(arguments)), None)
 
 
 _GREETINGS: Final[dict[bytes, Reply]] = {
@@ -251,8 +266,9 @@ class ScriptedTransport:
         self._receiver = receiver
         self._loop = asyncio.get_running_loop()
         self._answers: deque[Answer] = deque()
-        self._pushes: deque[Push] = deque()
+        self._pushes: deque[list[Reply]] = deque()
         self._is_due = False
+        self._is_writing = False
         self._is_closing = False
         self._is_lost = False
         #: each write by itself: how many commands left together
@@ -265,10 +281,12 @@ class ScriptedTransport:
 
     def write(self, encoded: list[Words]) -> None:
         self.writes.append(len(encoded))
+        self._is_writing = True
         for arguments in encoded:
             answer = Answer(arguments, self)
             self._answers.append(answer)
             self._server.answer(answer)
+        self._is_writing = False
 
     def is_closing(self) -> bool:
         return self._is_closing
@@ -282,14 +300,18 @@ class ScriptedTransport:
 
     # -------------------------------------------------------------- for the script
 
-    def push(self, items: list[Reply]) -> None:
-        self._pushes.append(Push(items))
+    def push(self, push: list[Reply]) -> None:
+        self._pushes.append(push)
         self.deliver_soon()
 
     def cut(self, error: Exception | None = None) -> None:
         """End this connection now."""
         self._is_closing = True
-        self._lose(error or ConnectionLostError("the scripted server cut the connection"))
+        error = error or ConnectionLostError("the scripted server cut the connection")
+        if self._is_writing:
+            self._loop.call_soon(self._lose, error)
+        else:
+            self._lose(error)
 
     def pause(self) -> None:
         """Say that there is enough to send."""
@@ -342,6 +364,6 @@ def _to_bytes(argument: Argument) -> bytes:
         return argument.encode()
     if isinstance(argument, memoryview):
         return argument.tobytes()
-    if isinstance(argument, int | float) and not isinstance(argument, bool):
+    if type(argument) in (int, float):
         return str(argument).encode()
     raise TypeError(f"an argument must be bytes, str, int or float, not {type(argument).__name__}")
