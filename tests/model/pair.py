@@ -23,7 +23,8 @@ each way, and checks that our store holds together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias, cast
 
 from penstock.engine import Engine
@@ -47,7 +48,7 @@ from tests.model.comparing import (
     without_negative_zero,
 )
 from tests.model.scripts import UNDONE
-from tests.model.sides import Bare, Local, Real, Side, run_together
+from tests.model.sides import Bare, Listeners, Local, Real, Side, run_together
 from tests.model.templates import Argv
 from tests.model.wire import Typed
 
@@ -92,6 +93,7 @@ class Pair:
 
     def __init__(self, engine: Engine, server: RealServer, resp: int, connections: int = 1) -> None:
         self._engine = engine
+        self._server = server
         engine.duties.active_expire = False
         self._watcher = Connection(Bare(engine), Real(server, 2))
         if server.kind == "redis":
@@ -102,8 +104,19 @@ class Pair:
             )
             for _ in range(connections)
         ]
+        self._listeners: Listeners | None = None
         self._history: list[tuple[int, Argv]] = []
         self.compared = 0
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Compare what is told about keys too."""
+        self._listeners = Listeners(self._engine, self._server)
+        try:
+            yield
+        finally:
+            self._listeners.close()
+            self._listeners = None
 
     def close(self) -> None:
         for connection in (*self.connections, self._watcher):
@@ -117,6 +130,8 @@ class Pair:
                 side.run([[b"DISCARD"]])
                 side.run([[b"UNWATCH"], [b"SELECT", b"0"], [b"FLUSHALL"]])
         self._history = []
+        if self._listeners is not None:
+            self._listeners.hear()
 
     # ----------------------------------------------------------------------------- running
 
@@ -142,7 +157,17 @@ class Pair:
             else:
                 special(client, argv)
                 self.compared += 1
+            self._compare_events(argv)
         self._run_batch(batch)
+        self._compare_events([])
+
+    def _compare_events(self, argv: Argv) -> None:
+        if self._listeners is None:
+            return
+        ours, real = self._listeners.hear()
+        # The real server did not pop by chance; it removed what ours had popped.
+        if ours != real and argv[:1] not in ([b"SPOP"], [b"spop"]):
+            self.fail(f"ours told {shorten(ours)}\nreal told {shorten(real)}")
 
     def _run_batch(self, batch: list[Call]) -> None:
         if not batch:

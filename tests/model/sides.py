@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import hiredis
 
@@ -138,3 +138,39 @@ def run_together(calls: Sequence[tuple[Bare, Argv]]) -> list[Any]:
     calls[0][0].engine.execute([(side.session, argv) for side, argv in calls])
     replies = {side: iter(side.take()) for side in {side for side, _ in calls}}
     return [next(replies[side]) for side, _ in calls]
+
+
+#: Everything but ``x``: when an expired key is found out is nobody's business.
+_EVENTS: Final = b"KEg$lshzt"
+_PATTERN: Final = b"__keyevent@*"
+_PONG: Final = [b"pong", b""]
+
+
+class Listeners:
+    """Somebody on each side who is told of every change of a key."""
+
+    def __init__(self, engine: Engine, server: RealServer) -> None:
+        self._ours = Bare(engine)
+        self._real = Real(server, 2)
+        self._notify(_EVENTS)
+        for side in (self._ours, self._real):
+            side.run([[b"PSUBSCRIBE", _PATTERN]])
+
+    def _notify(self, classes: bytes) -> None:
+        for side in (self._ours, self._real):
+            side.run([[b"CONFIG", b"SET", b"notify-keyspace-events", classes]])
+
+    def hear(self) -> tuple[list[Any], list[Any]]:
+        """(channel, key) of what happened since the last time, on both sides."""
+        self._real.send([[b"PING"]])
+        heard = []
+        while (message := self._real.receive(1)[0]) != _PONG:
+            heard.append(message[2:])
+        return [message[2:] for message in self._ours.take()], heard
+
+    def close(self) -> None:
+        for side in (self._ours, self._real):
+            side.run([[b"PUNSUBSCRIBE"]])
+        self._notify(b"")
+        for side in (self._ours, self._real):
+            side.close()

@@ -124,7 +124,9 @@ class ExpiryMachine(RuleBasedStateMachine):
         keeps = old is not None and maker != b"SET"
         self.entries[key] = Entry(type_, old.deadline_ms if keeps and old is not None else None)
 
-    @rule(key=keys, option=st.sampled_from((b"EX", b"PX", b"EXAT", b"PXAT")), life_ms=lives_ms, life_s=lives_s)
+    @rule(
+        key=keys, option=st.sampled_from((b"EX", b"PX", b"EXAT", b"PXAT")), life_ms=lives_ms, life_s=lives_s
+    )
     def set_with_deadline(self, key: bytes, option: bytes, life_ms: int, life_s: int) -> None:
         number, deadline_ms = self.amount(option, life_ms, life_s)
         self.do(b"SET", key, b"v", option, number)
@@ -188,7 +190,12 @@ class ExpiryMachine(RuleBasedStateMachine):
         if key in self.entries:
             self.set_deadline(key, None)
 
-    @rule(key=keys, option=st.sampled_from((b"EX", b"PX", b"PXAT", b"PERSIST")), life_ms=lives_ms, life_s=lives_s)
+    @rule(
+        key=keys,
+        option=st.sampled_from((b"EX", b"PX", b"PXAT", b"PERSIST")),
+        life_ms=lives_ms,
+        life_s=lives_s,
+    )
     def get_and_set_deadline(self, key: bytes, option: bytes, life_ms: int, life_s: int) -> None:
         if key in self.entries and self.entries[key].type != b"string":
             return
@@ -239,7 +246,9 @@ class ExpiryMachine(RuleBasedStateMachine):
             remaining_ms = self.remaining_ms(key)
             entry = self.entries.get(key)
             assert self.do(b"PTTL", key) == remaining_ms
-            assert self.do(b"TTL", key) == (remaining_ms if remaining_ms < 0 else (remaining_ms + 500) // 1000)
+            assert self.do(b"TTL", key) == (
+                remaining_ms if remaining_ms < 0 else (remaining_ms + 500) // 1000
+            )
             assert self.do(b"EXISTS", key) == (entry is not None)
             assert self.do(b"TYPE", key) == (b"none" if entry is None else entry.type)
             deadline_ms = -2 if entry is None else entry.deadline_ms or -1
@@ -255,9 +264,11 @@ class ExpiryMachine(RuleBasedStateMachine):
         assert self.do(b"DBSIZE") >= len(living)
 
     def teardown(self) -> None:
-        self.sweep()
-        self.engine.close()
-        self.directory.cleanup()
+        try:
+            self.sweep()
+        finally:
+            self.engine.close()
+            self.directory.cleanup()
 
 
 def test_keys_live_exactly_as_long_as_they_should() -> None:

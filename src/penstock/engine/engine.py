@@ -133,7 +133,7 @@ class Engine:
         self._refresh_gates()
 
     def _refresh_gates(self) -> None:
-        for session in self.sessions.values():
+        for session in list(self.sessions.values()):
             session.refresh_gate()
 
     def _remove_mailbox(self, session: Session) -> None:
