@@ -22,8 +22,6 @@ help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
 run: $(VENV)/.stamp-run ## serve an embedded store to any Redis client (STORE=, PORT=)
-	@echo "Serving $(STORE) on port $(PORT); stop with Ctrl-C."
-	@echo "Now type in another terminal:  redis-cli -p $(PORT) SET greeting hello"
 	@exec $(BIN)/penstock serve $(STORE) --port $(PORT)
 
 test: $(VENV)/.stamp-dev ## run all tests (PYTEST_ARGS="-k lists -x")

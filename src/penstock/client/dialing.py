@@ -62,7 +62,9 @@ class Dialer:
             raise NotSentError(f"{name} did not accept a connection within {timeout_ms} ms") from error
         connection.attach(transport)
 
-    async def _shake_hands(self, connection: Connection, introduction: Introduction, name: str) -> ServerFacts:
+    async def _shake_hands(
+        self, connection: Connection, introduction: Introduction, name: str
+    ) -> ServerFacts:
         timeout_ms = self._settings.handshake_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):

@@ -88,7 +88,7 @@ def _server(engine: Engine) -> Facts:
 
 
 def _clients(engine: Engine) -> Facts:
-    sessions = engine.sessions.values()
+    sessions = list(engine.sessions.values())
     waiting = sum(session.blocked is not None and not is_held(session) for session in sessions)
     yield "connected_clients", len(sessions)
     yield "cluster_connections", 0

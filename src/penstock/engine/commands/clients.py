@@ -152,7 +152,7 @@ def _kill_test(word: bytes, value: bytes) -> Callable[[Session], bool]:
 def _kill(s: Session, is_chosen: Callable[[Session], bool]) -> int:
     """Close the connections chosen; answers how many. A local session has none to close."""
     killed = 0
-    for session in s.engine.sessions.values():
+    for session in list(s.engine.sessions.values()):
         if session.kill is None or not is_chosen(session):
             continue
         if session is s:
@@ -206,7 +206,7 @@ def client_pause(s: Session, argv: Argv) -> Reply:
 def client_unpause(s: Session, argv: Argv) -> Reply:
     if s.engine.pause is not None:
         _set_pause(s, None)
-        for session in s.engine.sessions.values():
+        for session in list(s.engine.sessions.values()):
             if is_held(session):
                 s.engine.waiting.set_blocked(session, None)
     return OK

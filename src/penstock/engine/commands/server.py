@@ -76,7 +76,7 @@ def config_set(s: Session, argv: Argv) -> Reply:
     if "slowlog_max_len" in values:
         s.engine.slowlog.resize(values["slowlog_max_len"])
     if values.get("requirepass") == "":
-        for session in s.engine.sessions.values():
+        for session in list(s.engine.sessions.values()):
             session.assign(authenticated=True)
     if "notify_classes" in values:
         _share_events(s)
