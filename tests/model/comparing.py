@@ -169,13 +169,12 @@ def _least_rank(argv: Argv, ours: Any, real: Any) -> bool:
     return argv[0].upper() == b"LPOS" and b"-9223372036854775808" in argv
 
 
-def _huge_timeout(argv: Argv, ours: Any, real: Any) -> bool:
-    return (
-        argv[0].upper().startswith(b"B")
-        and _is_error(ours)
-        and ours.value.startswith(b"ERR timeout is")
-        and real == Typed("-", b"ERR timeout is negative")
-    )
+def _extreme_timeout(argv: Argv, ours: Any, real: Any) -> bool:
+    if not (
+        argv[0].upper().startswith(b"B") and _is_error(ours) and ours.value.startswith(b"ERR timeout is")
+    ):
+        return False
+    return real == Typed("-", b"ERR timeout is negative") or b"1e-400" in argv
 
 
 def _expired_memory(argv: Argv, ours: Any, real: Any) -> bool:
@@ -200,7 +199,11 @@ def _expired_memory(argv: Argv, ours: Any, real: Any) -> bool:
 DEVIATIONS: Final = (
     Deviation("a score of -0 is stored as 0: both are one place in the order", _negative_zero),
     Deviation("LPOS with the least rank there is: Redis negates it, which overflows", _least_rank),
-    Deviation("a timeout that is out of range is called that; Redis 7.0 calls it negative", _huge_timeout),
+    Deviation(
+        "a timeout is a double, and out of range if it cannot be one; Redis 7.0 takes a long double, and"
+        " calls what is too large negative",
+        _extreme_timeout,
+    ),
     Deviation("MEMORY USAGE of a key that has expired but was not removed yet is null", _expired_memory),
     Deviation(
         "OBJECT ENCODING looks at the content alone; Redis remembers what a value once was",

@@ -169,6 +169,7 @@ class Listeners:
         return [message[2:] for message in self._ours.take()], heard
 
     def close(self) -> None:
+        self.hear()
         for side in (self._ours, self._real):
             side.run([[b"PUNSUBSCRIBE"]])
         self._notify(b"")

@@ -2,7 +2,8 @@
 
 ``grammar`` has the commands, ``pools`` the words, ``comparing`` what "agree" means and the
 list of known deviations. Within one family commands meet the same few keys again and
-again; then everything is mixed; then two clients watch one another's transactions.
+again; then everything is mixed; then commands run in scripts, then two clients watch one
+another's transactions, then somebody listens to what is told about keys.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
-from tests.model.drawing import SOAK_FACTOR, Step, batches, sequences, tries
-from tests.model.grammar import FAMILIES, Mixture, everything, family, transactions
+from tests.model.drawing import SOAK_FACTOR, Source, Step, batches, sequences, tries
+from tests.model.grammar import FAMILIES, everything, family, scripts, transactions
 from tests.model.pair import EndOfComparison, Pair
 
 PairOf = Callable[..., Pair]
@@ -32,7 +33,7 @@ def compare(pair: Pair, sequence: list[Step | None]) -> None:
         pass
 
 
-def try_out(pair: Pair, source: Mixture, examples: int) -> None:
+def try_out(pair: Pair, source: Source, examples: int) -> None:
     @tries(examples)
     @given(sequences(source, len(pair.connections)))
     def agree(sequence: list[Step | None]) -> None:
@@ -41,39 +42,42 @@ def try_out(pair: Pair, source: Mixture, examples: int) -> None:
     agree()
 
 
-@pytest.mark.parametrize("resp", [2, 3])
+#: Once as part of every test run, once for many minutes.
+how_long = pytest.mark.parametrize(
+    "factor",
+    [1, pytest.param(SOAK_FACTOR, marks=[pytest.mark.soak, pytest.mark.timeout(0)])],
+    ids=["", "for-long"],
+)
+both_protocols = pytest.mark.parametrize("resp", [2, 3])
+
+
+@how_long
+@both_protocols
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_family(pair_of: PairOf, name: str, resp: int) -> None:
-    try_out(pair_of(resp), family(name), _EXAMPLES)
+def test_a_family(pair_of: PairOf, name: str, resp: int, factor: int) -> None:
+    try_out(pair_of(resp), family(name), _EXAMPLES * factor)
 
 
-@pytest.mark.parametrize("resp", [2, 3])
-def test_everything(pair_of: PairOf, resp: int) -> None:
-    try_out(pair_of(resp), everything(), _EXAMPLES_OF_EVERYTHING)
+@how_long
+@both_protocols
+def test_everything(pair_of: PairOf, resp: int, factor: int) -> None:
+    try_out(pair_of(resp), everything(), _EXAMPLES_OF_EVERYTHING * factor)
 
 
-@pytest.mark.parametrize("resp", [2, 3])
-def test_transactions_of_two_clients(pair_of: PairOf, resp: int) -> None:
-    try_out(pair_of(resp, 2), transactions(), _EXAMPLES_OF_EVERYTHING)
+@how_long
+@both_protocols
+def test_scripts(pair_of: PairOf, resp: int, factor: int) -> None:
+    try_out(pair_of(resp), scripts(), _EXAMPLES_OF_EVERYTHING * factor)
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(0)
-@pytest.mark.parametrize("resp", [2, 3])
-@pytest.mark.parametrize("name", FAMILIES)
-def test_a_family_for_long(pair_of: PairOf, name: str, resp: int) -> None:
-    try_out(pair_of(resp), family(name), _EXAMPLES * SOAK_FACTOR)
+@how_long
+@both_protocols
+def test_transactions_of_two_clients(pair_of: PairOf, resp: int, factor: int) -> None:
+    try_out(pair_of(resp, 2), transactions(), _EXAMPLES_OF_EVERYTHING * factor)
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(0)
-@pytest.mark.parametrize("resp", [2, 3])
-def test_everything_for_long(pair_of: PairOf, resp: int) -> None:
-    try_out(pair_of(resp), everything(), _EXAMPLES_OF_EVERYTHING * SOAK_FACTOR)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(0)
-@pytest.mark.parametrize("resp", [2, 3])
-def test_transactions_of_two_clients_for_long(pair_of: PairOf, resp: int) -> None:
-    try_out(pair_of(resp, 2), transactions(), _EXAMPLES_OF_EVERYTHING * SOAK_FACTOR)
+@how_long
+def test_what_is_told_about_keys(pair_of: PairOf, factor: int) -> None:
+    pair = pair_of(3)
+    with pair.listening():
+        try_out(pair, scripts(), _EXAMPLES_OF_EVERYTHING * factor)

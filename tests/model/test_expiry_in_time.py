@@ -32,11 +32,17 @@ keys = st.sampled_from(_KEYS)
 lives_ms = st.sampled_from((1, 2, 999, 1000, 1001, 5000, 60_000))
 #: Seconds, in which some commands count.
 lives_s = st.sampled_from((1, 2, 5, 60))
+options = st.sampled_from((b"EX", b"PX", b"EXAT", b"PXAT"))
 makers = st.sampled_from((b"SET", b"RPUSH", b"SADD", b"APPEND", b"HSET", b"ZADD"))
 
 _TYPES: Final = {
-    b"SET": b"string", b"APPEND": b"string", b"RPUSH": b"list", b"SADD": b"set", b"HSET": b"hash", b"ZADD": b"zset",
-}  # fmt: skip
+    b"SET": b"string",
+    b"APPEND": b"string",
+    b"RPUSH": b"list",
+    b"SADD": b"set",
+    b"HSET": b"hash",
+    b"ZADD": b"zset",
+}
 
 
 class Entry(NamedTuple):
@@ -124,9 +130,7 @@ class ExpiryMachine(RuleBasedStateMachine):
         keeps = old is not None and maker != b"SET"
         self.entries[key] = Entry(type_, old.deadline_ms if keeps and old is not None else None)
 
-    @rule(
-        key=keys, option=st.sampled_from((b"EX", b"PX", b"EXAT", b"PXAT")), life_ms=lives_ms, life_s=lives_s
-    )
+    @rule(key=keys, option=options, life_ms=lives_ms, life_s=lives_s)
     def set_with_deadline(self, key: bytes, option: bytes, life_ms: int, life_s: int) -> None:
         number, deadline_ms = self.amount(option, life_ms, life_s)
         self.do(b"SET", key, b"v", option, number)
@@ -159,7 +163,7 @@ class ExpiryMachine(RuleBasedStateMachine):
 
     @rule(
         key=keys,
-        option=st.sampled_from((b"EX", b"PX", b"EXAT", b"PXAT")),
+        option=options,
         life_ms=st.one_of(lives_ms, st.just(0), st.just(-1)),
         life_s=st.one_of(lives_s, st.just(0)),
         condition=st.sampled_from((b"", b"NX", b"XX", b"GT", b"LT")),

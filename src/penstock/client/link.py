@@ -21,12 +21,11 @@ L1  What is kept waits in the backlog in the order it was issued, and goes befor
 L2  The backlog is bounded while there is no connection (``max_command_buffer_len``).
     While there is one that is full, ``when_full`` decides. What was accepted once
     (replays, redirections) is never refused for lack of room.
-L3  A lost connection is replaced at once if it had stood for a while, else after the
-    policy's delay, so that a server that ends every connection is not hammered.
-L4  After ``close`` nothing is pending, no task and no timer is left.
-L5  Of use by its own event loop alone. A forked child has only closed links.
+L3  After ``close`` nothing is pending, no task and no timer is left.
+L4  Of use by its own event loop alone. A forked child has only closed links.
 
-It does not know which command belongs to which server.
+``backlog`` says what is kept, ``redialing`` when to connect again, ``watching`` what takes
+too long. The link does not know which command belongs to which server.
 """
 
 from __future__ import annotations
@@ -36,25 +35,23 @@ import contextvars
 import logging
 import math
 import os
-import random
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from penstock.client.backlog import Alone, Backlog, as_alone, kept_after_loss, refuse, size_of
 from penstock.client.config import Settings
 from penstock.client.connection import Burst, Connection, ReplyFuture, Slot
 from penstock.client.handshake import ServerFacts
+from penstock.client.redialing import Redialing
 from penstock.client.transports.base import Arguments
 from penstock.client.watching import Watch
 from penstock.errors import (
-    AuthenticationError,
     BackpressureError,
     ClosedError,
     CommandError,
     CommandTimeoutError,
-    ConfigError,
     ConnectionLostError,
     NotSentError,
     OutcomeUnknownError,
@@ -63,9 +60,6 @@ from penstock.errors import (
 from penstock.protocol.replies import Reply
 
 log = logging.getLogger("penstock.client")
-
-#: A connection that stood this long was a good one: its loss is answered by reconnecting at once.
-STABLE_S: Final = 1.0
 
 
 class LinkState(Enum):
@@ -119,10 +113,7 @@ class Link:
         self._is_alone = False
         #: by earlier connections
         self._sent = self._discarded = 0
-        #: since the last connection that stood for a while
-        self._attempts = 0
-        self._was_open = False
-        self._opened_s = 0.0
+        self._redialing = Redialing(settings)
         self._opening: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -218,7 +209,7 @@ class Link:
                     f" (max_in_flight {settings.max_in_flight}, when_full error)"
                 )
             return None
-        if settings.fail_fast and (self._was_open or self.last_error is not None):
+        if settings.fail_fast and (self._redialing.was_open or self.last_error is not None):
             return self._not_connected()
         if len(self._backlog) >= settings.max_command_buffer_len and not is_exempt:
             return BackpressureError(
@@ -284,54 +275,31 @@ class Link:
             raise
         except Exception as error:  # noqa: BLE001 - a dial asks credential providers, which are users' code
             connection.abort()
-            if self._is_final(error):
-                self._give_up(error)
-            else:
-                self._failed(error)
+            self._failed(error, self._redialing.delay_after_failure_s(error))
         else:
             self._established(connection, facts)
 
-    def _is_final(self, error: Exception) -> bool:
-        """Whether trying again is pointless."""
-        if isinstance(error, AuthenticationError):
-            # Short-lived credentials may be refused between two renewals; the first time it is a mistake.
-            return not (self._was_open and self._settings.credential_provider is not None)
-        # What was right once, and is not now, may be a server in the middle of an upgrade.
-        return isinstance(error, ConfigError) and not self._was_open
-
     def _established(self, connection: Connection, facts: ServerFacts) -> None:
         if not connection.is_open:
-            self._failed(NotSentError(f"{self.name} closed the connection after the handshake"))
+            error = NotSentError(f"{self.name} closed the connection after the handshake")
+            self._failed(error, self._redialing.delay_after_failure_s(error))
             return
         self._connection = connection
         self.facts = facts
         self.last_error = None
-        self.reconnections += self._was_open
-        self._was_open = True
-        self._opened_s = self._loop.time()
+        self.reconnections += self._redialing.was_open
+        self._redialing.opened(self._loop.time())
         self._enter(LinkState.OPEN)
         self._send_backlog()
         self._tell_state()
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: Exception, delay_s: float | None) -> None:
         """There is no connection: wait and try again, or give up."""
         self.last_error = error
-        self._attempts += 1
-        delay_ms = self._delay_ms(self._attempts)
-        if delay_ms is None:
+        if delay_s is None:
             self._give_up(error)
-        else:
-            log.info("%s: no connection (%s); next attempt in %d ms", self.name, error, delay_ms)
-            self._wait(delay_ms / 1000)
-
-    def _delay_ms(self, attempt: int) -> float | None:
-        try:
-            return self._settings.reconnect.delay_ms(attempt, random.random)
-        except Exception:
-            log.exception("%s: the reconnect policy failed; giving up", self.name)
-            return None
-
-    def _wait(self, delay_s: float) -> None:
+            return
+        log.info("%s: no connection (%s); next attempt in %.3f s", self.name, error, delay_s)
         self._enter(LinkState.WAITING)
         if self._settings.fail_fast:
             self._backlog.refuse_all(self._not_connected)
@@ -439,14 +407,7 @@ class Link:
         self._backlog.add_first(
             kept_after_loss(unanswered, unsent, self._settings, lambda: self._outcome_unknown(cause))
         )
-        if self._loop.time() - self._opened_s >= STABLE_S:
-            self._attempts = 0
-            if self._delay_ms(1) is None:
-                self._give_up(cause)
-            else:
-                self._wait(0.0)
-        else:
-            self._failed(cause)
+        self._failed(cause, self._redialing.delay_after_loss_s(self._loop.time()))
 
     def _end(self, unanswered: list[Slot], unsent: list[Slot]) -> None:
         """The last connection of a link that is being closed has ended."""

@@ -91,7 +91,10 @@ class Changes:
 class Keyspace:
     """One of the sixteen databases."""
 
-    __slots__ = ("_expiry", "_held", "_held_in", "_keys", "_watched", "changes", "data", "index", "unit")
+    __slots__ = (
+        "_expiry", "_found", "_found_name", "_held", "_held_in", "_keys", "_watched",
+        "changes", "data", "index", "unit",
+    )  # fmt: skip
 
     def __init__(self, unit: Unit, index: int, changes: Changes) -> None:
         self.unit = unit
@@ -104,6 +107,9 @@ class Keyspace:
         self._watched = tables["watched"]
         self._held: Collection | None = None
         self._held_in = 0
+        #: the key looked up last, and its physical name: it is often written next
+        self._found = b""
+        self._found_name = physical(b"")
 
     # ---------------------------------------------------------------- records
 
@@ -111,6 +117,7 @@ class Keyspace:
         """The live record of a key, or None."""
         # physical() written out: every command on every key comes this way.
         name = hash64(key) + key if len(key) < FIT_BYTES else physical(key)
+        self._found, self._found_name = key, name
         record = self.unit.get(name, None, self._keys)
         if record is not None and record[0] & EXPIRES and self._is_past(record):
             if self.unit.writable:
@@ -127,7 +134,8 @@ class Keyspace:
     def store(self, key: bytes, record: bytes) -> None:
         """Write the record of a key whose deadline did not change."""
         self._held = None
-        self.unit.put(physical(key), record, db=self._keys)
+        name = self._found_name if key is self._found else physical(key)
+        self.unit.put(name, record, db=self._keys)
 
     def type_of(self, key: bytes) -> int | None:
         record = self.find(key)
@@ -187,7 +195,8 @@ class Keyspace:
         if record[0] & TYPE_MASK != kind.TYPE:
             raise WrongTypeError
         loaded = kind(self, key, record)
-        self._hold(loaded)
+        self._held = loaded
+        self._held_in = self.unit.serial
         return loaded
 
     def load_or_new(self, key: bytes, kind: type[C]) -> C:
@@ -197,10 +206,9 @@ class Keyspace:
 
     def store_head(self, collection: Collection, record: bytes) -> None:
         """Write the record of a collection whose deadline did not change; it stays at hand (rule 5)."""
-        self.unit.put(physical(collection.key), record, db=self._keys)
-        self._hold(collection)
-
-    def _hold(self, collection: Collection) -> None:
+        key = collection.key
+        name = self._found_name if key is self._found else physical(key)
+        self.unit.put(name, record, db=self._keys)
         self._held = collection
         self._held_in = self.unit.serial
 

@@ -123,8 +123,9 @@ async def test_client_id_and_info_may_be_refused() -> None:
 
 async def test_valkey_names_itself() -> None:
     server = recording(ScriptedServer())
-    server.on("INFO").reply(b"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.0\r\n"
-                            b"server_mode:cluster\r\n")
+    server.on("INFO").reply(
+        b"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.0\r\nserver_mode:cluster\r\n"
+    )
     facts = await greet(server)
     assert (facts.product, facts.version, facts.mode) == ("valkey", (7, 2, 4), "cluster")
 
@@ -163,7 +164,13 @@ async def test_no_password_where_one_is_needed_shows_at_the_first_step_that_says
     ("words", "refusal", "intro", "error", "message"),
     [
         (("SELECT",), "ERR DB index is out of range", {"database": 99}, ConfigError, "database 99 cannot"),
-        (("CLIENT", "SETNAME"), "ERR Client names cannot", {"client_name": "x"}, ConfigError, "client_name 'x'"),
+        (
+            ("CLIENT", "SETNAME"),
+            "ERR Client names cannot",
+            {"client_name": "x"},
+            ConfigError,
+            "client_name 'x'",
+        ),
         (("SELECT",), "LOADING Redis is loading", {"database": 1}, NotSentError, "not ready: LOADING"),
         (("HELLO",), "LOADING Redis is loading", {}, NotSentError, "not ready: LOADING"),
         (("HELLO",), "ERR max number of clients reached", {}, ConnectionLostError, "refused the handshake"),

@@ -72,7 +72,7 @@ async def test_check_names_what_came_without_a_rule_and_what_did_not_come() -> N
     link = open_link(server)
     with pytest.raises(CommandError, match="ERR unexpected command"):
         await link.call(("FLUSHALL",))
-    with pytest.raises(AssertionError, match="without a rule.*FLUSHALL"):
+    with pytest.raises(AssertionError, match=r"without a rule.*FLUSHALL"):
         server.check()
     await link.close()
 

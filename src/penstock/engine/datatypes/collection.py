@@ -87,8 +87,9 @@ class Collection:
     def _load_extra(self, extra: bytes) -> None:
         """Read the extra fields; ``extra`` is empty for a new collection."""
 
-    def _extra(self) -> bytes:
-        return b""
+    def _record(self) -> bytes:
+        """The head record; a type with extra fields adds them."""
+        return self._head + self._version + self.size.to_bytes(8, "big")
 
     @property
     def is_new(self) -> bool:
@@ -101,7 +102,7 @@ class Collection:
             if self._saved is not None:
                 self._ks.delete(self.key)
             return
-        record = self._head + self._version + self.size.to_bytes(8, "big") + self._extra()
+        record = self._record()
         if record == self._saved:
             return
         if self._saved is None:

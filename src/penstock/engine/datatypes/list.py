@@ -66,8 +66,8 @@ class List(Collection):
         self._base = self._version + b"i"
         self._first = int.from_bytes(extra or _ORIGIN, "big")
 
-    def _extra(self) -> bytes:
-        return self._first.to_bytes(8, "big")
+    def _record(self) -> bytes:
+        return self._head + _BODY.pack(self._version, self.size, self._first)
 
     # -------------------------------------------------------------------- ends
 
