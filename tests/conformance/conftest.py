@@ -151,9 +151,7 @@ class SocketClient(Client):
         self._port = port
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._reader = hiredis.Reader(
-            notEnoughData=Ellipsis, replyError=lambda text: CommandError(text)
-        )
+        self._reader = hiredis.Reader(notEnoughData=Ellipsis, replyError=lambda text: CommandError(text))
         self._others: list[SocketClient] = []
         if resp == 3:
             self.do("HELLO", "3")

@@ -54,5 +54,3 @@ class StandaloneRouter:
 
     def __repr__(self) -> str:
         return f"<StandaloneRouter {self._link!r}>"
-
-
