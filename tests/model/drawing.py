@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from tests.model.templates import Argv, Chooser, Drawn
+from tests.model.templates import Argv, Drawn, Source
 
-#: Sequences that a test of many minutes tries beside the usual one.
-SOAK_FACTOR: Final = 100
+#: Sequences that a test of many minutes tries, beside one of the usual test.
+_SOAK_FACTOR: Final = 100
+
+#: Once as part of every test run, once for many minutes.
+how_long = pytest.mark.parametrize(
+    "factor",
+    [1, pytest.param(_SOAK_FACTOR, marks=[pytest.mark.soak, pytest.mark.timeout(0)])],
+    ids=["", "for-long"],
+)
 
 #: A drawn sequence has so many steps; those that do not matter shrink to nothing at all.
 _STEPS: Final = (20, 60)
 _NOTHING_EVERY: Final = 40
-
-
-class Source(Protocol):
-    def command(self, chooser: Chooser) -> Argv: ...
 
 
 class Step:

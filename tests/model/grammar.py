@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.model.pools import JUNK, KEYS, POOLS
 from tests.model.scripts import Scripted
-from tests.model.templates import Argv, Chooser, Grammar, Pool, spoil
+from tests.model.templates import Argv, Chooser, Grammar, Pool, Source, pick, spoil
 
 STRINGS: Final = """
 8 SET key value [NX|XX] [GET] [EX seconds|PX milliseconds|EXAT at_s|PXAT at_ms|KEEPTTL]
@@ -297,7 +297,7 @@ FAMILIES: Final[Mapping[str, str]] = {
 }
 
 #: Which keys a family mostly uses where all families meet, so that most commands find their type.
-_HOMES: Final[Mapping[str, Sequence[bytes]]] = {
+_HOMES: Final[Mapping[str, tuple[bytes, ...]]] = {
     STRINGS: (b"w_1", b"k"),
     BITMAPS: (b"w_1", b"k"),
     HYPERLOGLOGS: (b"k",),
@@ -339,6 +339,21 @@ def everything(*more: str) -> Mixture:
         grammars.append(Grammar(text, pools))
     grammars.append(Grammar(KEYSPACE + EXPIRY, POOLS))
     return Mixture(grammars)
+
+
+class KeysOf:
+    """Questions which keys a command has."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def command(self, chooser: Chooser) -> Argv:
+        question = pick(chooser, (b"GETKEYS", b"GETKEYSANDFLAGS"))
+        return [b"COMMAND", question, *self._source.command(chooser)]
+
+
+def keys_of_commands() -> KeysOf:
+    return KeysOf(Scripted(everything(BLOCKING, TRANSACTIONS)))
 
 
 def scripts() -> Scripted:

@@ -47,10 +47,11 @@ from tests.model.comparing import (
     stops_halfway,
     without_negative_zero,
 )
-from tests.model.scripts import UNDONE
+from tests.model.scripts import BY_DIGEST, UNDONE
 from tests.model.sides import Bare, Listeners, Local, Real, Side, run_together
 from tests.model.templates import Argv
-from tests.model.wire import Typed
+from tests.model.valkey import may_differ, respell
+from tests.model.wire import Typed, is_error
 
 #: Sent inside MULTI only, where they do not block.
 _BLOCKING: Final = frozenset(b"BLPOP BRPOP BLMOVE BRPOPLPUSH BLMPOP BZPOPMIN BZPOPMAX BZMPOP".split())
@@ -95,15 +96,17 @@ class Pair:
         self._engine = engine
         self._server = server
         engine.duties.active_expire = False
+        self._is_valkey = server.kind == "valkey"
         self._watcher = Connection(Bare(engine), Real(server, 2))
-        if server.kind == "redis":
-            self._watcher.real.run([[b"DEBUG", b"SET-ACTIVE-EXPIRE", b"0"]])
+        self._watcher.real.run([[b"DEBUG", b"SET-ACTIVE-EXPIRE", b"0"]])
         self.connections = [
             Connection(
                 Local(engine) if (resp, connections) == (3, 1) else Bare(engine, resp), Real(server, resp)
             )
             for _ in range(connections)
         ]
+        for side in (self._watcher.ours, self._watcher.real):
+            side.run([[b"SCRIPT", b"LOAD", script] for script in BY_DIGEST.values()])
         self._listeners: Listeners | None = None
         self._history: list[tuple[int, Argv]] = []
         self.compared = 0
@@ -192,6 +195,10 @@ class Pair:
             client.queue.append(argv)
 
     def _check(self, argv: Argv, ours: Any, real: Any, inner: Sequence[Argv] = ()) -> None:
+        if self._is_valkey:
+            ours, real = respell(ours), respell(real)
+            if ours != real and may_differ(argv, ours, real):
+                raise EndOfComparison
         if not agree_at_all(argv, ours, real, inner):
             self.fail(f"ours: {shorten(ours)}\nreal: {shorten(real)}")
 
@@ -242,16 +249,17 @@ class Pair:
                 reply = side.run([[*argv[:at], cursor, *argv[at + 1 :]]])[0]
             else:
                 self.fail("the scan does not end")
-            found.append({repr(without_negative_zero(list(element))) for element in elements})
+            found.append({repr(self._spelled(without_negative_zero(list(each)))) for each in elements})
         if found[0] != found[1]:
             self.fail(f"ours found {shorten(sorted(found[0]))}\nreal found {shorten(sorted(found[1]))}")
 
     def _choose(self, client: Connection, argv: Argv) -> None:
-        ours, real = self._both(client, argv)
-        if agree_at_all(argv, ours, real):
+        ours, real = map(self._spelled, self._both(client, argv))
+        if is_error(ours) or is_error(real) or agree_at_all(argv, ours, real):
+            self._check(argv, ours, real)
             return
         options = argv[3:]
-        everything = client.real.run([[*argv[:2], ALL, *options]])[0]
+        everything = self._spelled(client.real.run([[*argv[:2], ALL, *options]])[0])
         possible = _choices(everything, options)
         chosen = _choices(ours, options) if len(argv) > 2 else [ours]
         likewise = _choices(real, options) if len(argv) > 2 else [real]
@@ -281,7 +289,9 @@ class Pair:
     def _random_key(self, client: Connection, argv: Argv) -> None:
         ours, real = self._both(client, argv)
         possible = client.real.run([[b"KEYS", b"*"]])[0]
-        if ours != real and ours not in possible:
+        if is_error(ours) or is_error(real) or not possible:
+            self._check(argv, ours, real)
+        elif ours not in possible:
             self.fail(f"ours chose {shorten(ours)}\nreal chose {shorten(real)}\nof {shorten(possible)}")
 
     def _count_keys(self, client: Connection, argv: Argv) -> None:
@@ -324,7 +334,7 @@ class Pair:
 
     def _undo(self, client: Connection, argv: Argv) -> None:
         ours = client.ours.run([[b"EVAL", UNDONE, b"0", *argv[1:]]])[0]
-        if not isinstance(ours, Typed) or not ours.is_error or b"undo all of it" not in ours.value:
+        if not is_error(ours) or b"undo all of it" not in ours.value:
             self.fail(f"the script answered {shorten(ours)}")
 
     # --------------------------------------------------------------------------- the whole
@@ -335,7 +345,7 @@ class Pair:
         for number in range(_DATABASES):
             select = [b"SELECT", b"%d" % number]
             self._both(client, select)
-            ours, real = _contents(client.ours), _contents(client.real)
+            ours, real = self._contents(client.ours), self._contents(client.real)
             if _without_deadlines(ours) != _without_deadlines(real):
                 self.fail(f"ours holds {shorten(ours)}\nreal holds {shorten(real)}")
             for key, content in ours.items():
@@ -347,14 +357,31 @@ class Pair:
         if faults:
             self.fail("the store does not hold together: " + "; ".join(faults))
 
+    def _contents(self, side: Side) -> dict[bytes, tuple[bytes, Any, int]]:
+        """Type, elements and time to live of every key in the selected database."""
+        keys = side.run([[b"KEYS", b"*"]])[0]
+        if not keys:
+            return {}
+        types = [reply.value for reply in side.run([[b"TYPE", key] for key in keys])]
+        lives = side.run([[b"PTTL", key] for key in keys])
+        readers = [_READERS[type_] for type_ in types]
+        replies = side.run([[name, key, *rest] for key, (name, *rest) in zip(keys, readers, strict=True)])
+        return {
+            key: (type_, self._spelled(_canonical(type_, reply)), life)
+            for key, type_, reply, life in zip(keys, types, replies, lives, strict=True)
+        }
+
+    def _spelled(self, reply: Any) -> Any:
+        return respell(reply) if self._is_valkey else reply
+
     def _exchange_dumps(self, client: Connection, select: Argv, keys: list[bytes]) -> None:
         dumps = [[b"DUMP", key] for key in keys]
-        expected = _without_deadlines(_contents(client.real))
+        expected = _without_deadlines(self._contents(client.real))
         for source, target in ((client.ours, client.real), (client.real, client.ours)):
             payloads = source.run(dumps)
             restores = [[b"RESTORE", key, b"0", dump] for key, dump in zip(keys, payloads, strict=True)]
             replies = target.run([[b"SELECT", _SPARE_DATABASE], [b"FLUSHDB"], *restores])
-            restored = _without_deadlines(_contents(target))
+            restored = _without_deadlines(self._contents(target))
             target.run([[b"FLUSHDB"], select])
             if restored != expected:
                 self.fail(f"restored {shorten(restored)}\ninstead of {shorten(expected)}\n{replies}")
@@ -382,21 +409,6 @@ _READERS: Final = {
     b"set": (b"SMEMBERS",),
     b"zset": (b"ZRANGE", b"0", b"-1", b"WITHSCORES"),
 }
-
-
-def _contents(side: Side) -> dict[bytes, tuple[bytes, Any, int]]:
-    """Type, elements and time to live of every key in the selected database."""
-    keys = side.run([[b"KEYS", b"*"]])[0]
-    if not keys:
-        return {}
-    types = [reply.value for reply in side.run([[b"TYPE", key] for key in keys])]
-    lives = side.run([[b"PTTL", key] for key in keys])
-    readers = [_READERS[type_] for type_ in types]
-    replies = side.run([[name, key, *rest] for key, (name, *rest) in zip(keys, readers, strict=True)])
-    return {
-        key: (type_, _canonical(type_, reply), life)
-        for key, type_, reply, life in zip(keys, types, replies, lives, strict=True)
-    }
 
 
 def _canonical(type_: bytes, reply: Any) -> Any:

@@ -9,10 +9,11 @@ take back what a failed script did, Redis leaves it. ``@UNDONE`` (see ``pair``) 
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from hashlib import sha1
+from typing import Final
 
 from tests.model.chance import leaves_chance, without_chance
-from tests.model.templates import Argv, Chooser, pick
+from tests.model.templates import Argv, Chooser, Source, pick
 
 _CALL: Final = b"return redis.call(unpack(ARGV))"
 _TRY: Final = b"return redis.pcall(unpack(ARGV))"
@@ -48,15 +49,17 @@ UNDONE: Final = _EACH.replace(b"return replies", b"error('undo all of it')")
 #: Scripts that answer what their one command answered.
 _TRANSPARENT: Final = frozenset((_CALL, _TRY, _TRY_RESP3, _PACK))
 _OF_ONE: Final = (_CALL, _TRY, _TRY_RESP3, _DESCRIBE, _DESCRIBE_RESP3, _MEASURE_JSON, _PACK)
+#: All that random calls use, by what EVALSHA calls them.
+BY_DIGEST: Final = {sha1(script).hexdigest().encode(): script for script in (*_OF_ONE, _EACH)}
+_DIGESTS: Final = {script: digest for digest, script in BY_DIGEST.items()}
+
+_NAMES: Final = (b"EVAL", b"EVAL", b"EVALSHA", b"EVALSHA", b"EVAL_RO", b"EVALSHA_RO")
+SCRIPT_CALLS: Final = frozenset(_NAMES)
 _MOST_INSIDE: Final = 4
 #: Lua's ``unpack`` has a limit.
 _MOST_WORDS: Final = 500
 #: Commands whose replies agree without being equal; what a script tells about them differs.
 _INEXACT: Final = frozenset(b"TTL PTTL EXPIRETIME PEXPIRETIME MEMORY OBJECT DUMP".split())
-
-
-class Source(Protocol):
-    def command(self, chooser: Chooser) -> Argv: ...
 
 
 class Scripted:
@@ -69,17 +72,16 @@ class Scripted:
         kind = chooser.below(6)
         if kind < 2:
             return self._source.command(chooser)
-        name = pick(chooser, (b"EVAL", b"EVAL", b"EVAL", b"EVAL_RO"))
         if kind < 4:
             script = pick(chooser, _OF_ONE)
-            return [name, script, b"0", *self._inside(chooser, script in _TRANSPARENT)]
+            return _call(chooser, script, self._inside(chooser, script in _TRANSPARENT))
         words: Argv = []
         for _ in range(1 + chooser.below(_MOST_INSIDE)):
             argv = self._inside(chooser, True)
             words += [b"%d" % len(argv), *argv]
         if kind == 5 and chooser.below(2):
             return [b"@UNDONE", *words]
-        return [name, _EACH, b"0", *words]
+        return _call(chooser, _EACH, words)
 
     def _inside(self, chooser: Chooser, is_transparent: bool) -> Argv:
         argv = without_chance(self._source.command(chooser))
@@ -90,17 +92,27 @@ class Scripted:
         return argv if is_exact and len(argv) < _MOST_WORDS and not leaves_chance(argv) else [b"PING"]
 
 
+def _call(chooser: Chooser, script: bytes, words: Argv) -> Argv:
+    name = pick(chooser, _NAMES)
+    return [name, _DIGESTS[script] if name.startswith(b"EVALSHA") else script, b"0", *words]
+
+
 def inner_calls(argv: Argv) -> list[Argv] | None:
     """The commands inside a script; None for other commands. One answers by itself, several an array."""
-    if argv[0].upper() not in (b"EVAL", b"EVAL_RO") or len(argv) < 4:
+    if argv[0].upper() not in SCRIPT_CALLS or len(argv) < 4:
         return None
-    if argv[1] in _OF_ONE:
+    script = _script_of(argv)
+    if script in _OF_ONE:
         return [argv[3:]]
-    return split(argv[3:]) if argv[1] == _EACH else None
+    return split(argv[3:]) if script == _EACH else None
 
 
 def answers_array(argv: Argv) -> bool:
-    return argv[1] == _EACH
+    return _script_of(argv) == _EACH
+
+
+def _script_of(argv: Argv) -> bytes:
+    return BY_DIGEST.get(argv[1], argv[1])
 
 
 def split(words: Argv) -> list[Argv]:

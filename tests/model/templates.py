@@ -37,6 +37,12 @@ class Chooser(Protocol):
         """A number from 0 to ``limit`` - 1; small ones are simpler."""
 
 
+class Source(Protocol):
+    """Where random commands come from."""
+
+    def command(self, chooser: Chooser) -> Argv: ...
+
+
 class Drawn:
     """Choices of Hypothesis."""
 
@@ -79,7 +85,7 @@ class Template:
     """One compiled line."""
 
     def __init__(self, line: str, pools: Mapping[str, Pool]) -> None:
-        self._tokens = _TOKENS.findall(line)
+        self._tokens: list[str] = _TOKENS.findall(line)
         self._at = 0
         self._pools = pools
         self.weight = int(self._next()) if self._tokens[0].isdigit() else 1

@@ -10,13 +10,13 @@ from hypothesis import given
 
 from penstock.engine import Engine
 from penstock.testing.servers import RealServer
-from tests.model.drawing import SOAK_FACTOR, Step, sequences, tries
+from tests.model.drawing import Step, how_long, sequences, tries
 from tests.model.pools import LONG_KEYS, POOLS
 from tests.model.templates import Argv, Chooser, Grammar, Pool, pick
 from tests.model.waiting_room import WaitingRoom
 
 _CLIENTS: Final = 4
-_EXAMPLES: Final = 60
+_EXAMPLES: Final = 120
 
 COMMANDS: Final = """
 6 BLPOP key+ 0
@@ -87,6 +87,9 @@ _POOLS: Final[dict[str, Pool]] = {
 }
 
 
+pytestmark = pytest.mark.usefixtures("only_redis")
+
+
 @pytest.fixture(scope="module", params=[2, 3])
 def room(request: pytest.FixtureRequest, engine: Engine, peer_server: RealServer) -> Iterator[WaitingRoom]:
     opened = WaitingRoom(engine, peer_server, request.param, _CLIENTS, _KEYS)
@@ -105,11 +108,6 @@ def try_out(room: WaitingRoom, examples: int) -> None:
     agree()
 
 
-def test_everybody_gets_the_same(room: WaitingRoom) -> None:
-    try_out(room, _EXAMPLES)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(0)
-def test_everybody_gets_the_same_for_long(room: WaitingRoom) -> None:
-    try_out(room, _EXAMPLES * SOAK_FACTOR)
+@how_long
+def test_everybody_gets_the_same(room: WaitingRoom, factor: int) -> None:
+    try_out(room, _EXAMPLES * factor)

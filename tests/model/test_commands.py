@@ -13,14 +13,15 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
-from tests.model.drawing import SOAK_FACTOR, Source, Step, batches, sequences, tries
-from tests.model.grammar import FAMILIES, everything, family, scripts, transactions
+from tests.model.drawing import Step, batches, how_long, sequences, tries
+from tests.model.grammar import FAMILIES, everything, family, keys_of_commands, scripts, transactions
 from tests.model.pair import EndOfComparison, Pair
+from tests.model.templates import Source
 
 PairOf = Callable[..., Pair]
 
-_EXAMPLES = 40
-_EXAMPLES_OF_EVERYTHING = 100
+_EXAMPLES = 70
+_EXAMPLES_OF_EVERYTHING = 160
 
 
 def compare(pair: Pair, sequence: list[Step | None]) -> None:
@@ -42,12 +43,6 @@ def try_out(pair: Pair, source: Source, examples: int) -> None:
     agree()
 
 
-#: Once as part of every test run, once for many minutes.
-how_long = pytest.mark.parametrize(
-    "factor",
-    [1, pytest.param(SOAK_FACTOR, marks=[pytest.mark.soak, pytest.mark.timeout(0)])],
-    ids=["", "for-long"],
-)
 both_protocols = pytest.mark.parametrize("resp", [2, 3])
 
 
@@ -64,6 +59,7 @@ def test_everything(pair_of: PairOf, resp: int, factor: int) -> None:
     try_out(pair_of(resp), everything(), _EXAMPLES_OF_EVERYTHING * factor)
 
 
+@pytest.mark.usefixtures("only_redis")
 @how_long
 @both_protocols
 def test_scripts(pair_of: PairOf, resp: int, factor: int) -> None:
@@ -76,6 +72,13 @@ def test_transactions_of_two_clients(pair_of: PairOf, resp: int, factor: int) ->
     try_out(pair_of(resp, 2), transactions(), _EXAMPLES_OF_EVERYTHING * factor)
 
 
+@pytest.mark.usefixtures("only_redis")
+@how_long
+def test_keys_of_commands(pair_of: PairOf, factor: int) -> None:
+    try_out(pair_of(3), keys_of_commands(), _EXAMPLES * factor)
+
+
+@pytest.mark.usefixtures("only_redis")
 @how_long
 def test_what_is_told_about_keys(pair_of: PairOf, factor: int) -> None:
     pair = pair_of(3)

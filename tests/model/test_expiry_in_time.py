@@ -12,17 +12,16 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from penstock.clock import ManualClock
 from penstock.engine import Engine, LocalSession
 from penstock.engine.check import check_store
-from tests.model.drawing import SOAK_FACTOR, tries
+from tests.model.drawing import how_long, tries
 from tests.model.pools import LONG_KEYS
 
-_EXAMPLES: Final = 40
+_EXAMPLES: Final = 60
 
 _KEYS: Final = (b"a", b"b", b"", LONG_KEYS[0], LONG_KEYS[1])
 #: More than the engine deletes at once.
@@ -275,11 +274,6 @@ class ExpiryMachine(RuleBasedStateMachine):
             self.directory.cleanup()
 
 
-def test_keys_live_exactly_as_long_as_they_should() -> None:
-    run_state_machine_as_test(ExpiryMachine, settings=tries(_EXAMPLES))
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(0)
-def test_keys_live_exactly_as_long_as_they_should_for_long() -> None:
-    run_state_machine_as_test(ExpiryMachine, settings=tries(_EXAMPLES * SOAK_FACTOR))
+@how_long
+def test_keys_live_exactly_as_long_as_they_should(factor: int) -> None:
+    run_state_machine_as_test(ExpiryMachine, settings=tries(_EXAMPLES * factor))

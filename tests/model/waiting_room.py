@@ -16,7 +16,7 @@ from penstock.engine import Engine
 from penstock.testing.servers import RealServer
 from tests.model.comparing import agree_at_all
 from tests.model.pair import shorten
-from tests.model.sides import Bare, Real
+from tests.model.sides import Bare, Real, Side
 from tests.model.templates import Argv
 from tests.model.wire import Typed
 
@@ -86,7 +86,7 @@ class WaitingRoom:
         return any(other[0].upper() != argv[0].upper() and keys.intersection(other) for other in queue)
 
     def _unblock(self, guest: Guest, how: Argv) -> tuple[Any, Any]:
-        sides = (self._porter.ours, self._porter.real)
+        sides: tuple[Side, Side] = (self._porter.ours, self._porter.real)
         ours, real = (
             side.run([[b"CLIENT", b"UNBLOCK", b"%d" % number, *how]])[0]
             for side, number in zip(sides, guest.numbers, strict=True)

@@ -25,9 +25,9 @@ class Typed(NamedTuple):
     mark: str
     value: Any
 
-    @property
-    def is_error(self) -> bool:
-        return self.mark == "-"
+
+def is_error(reply: Any) -> bool:
+    return isinstance(reply, Typed) and reply.mark == "-"
 
 
 NULL_BULK = Typed("$-1", None)

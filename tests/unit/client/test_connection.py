@@ -250,6 +250,17 @@ async def test_what_was_issued_after_abort_is_unsent() -> None:
     assert it.sent == []
 
 
+async def test_nothing_is_written_to_a_transport_that_is_closing() -> None:
+    it = await start()
+    it.transport.close()
+    future = it.call(echo(1))
+    it.connection._flush()
+    await settle()
+    assert it.sent == []
+    assert it.owner.lost is not None
+    assert [slot.future for slot in it.owner.lost[2]] == [future]
+
+
 async def test_close_writes_what_was_issued() -> None:
     it = await start()
     future = it.call(echo(1))
@@ -393,6 +404,22 @@ async def test_a_refused_subscribe_is_an_error_like_others(protocol: int) -> Non
     with pytest.raises(CommandError, match="NOPERM"):
         await refused
     assert await later == b"1"
+
+
+async def test_confirmations_count_for_one_subscribe_alone() -> None:
+    it = await start()
+    gate = it.server.on("SUBSCRIBE").hold()
+    refused = it.call(("SUBSCRIBE", "a", "b"))
+    await settle()
+    it.server.push(b"subscribe", b"a", 1)
+    await settle()
+    gate.release(CommandError("ERR no more"))
+    with pytest.raises(CommandError):
+        await refused
+    again = await subscribe(it, "SUBSCRIBE", "a", "b")
+    it.server.push(b"subscribe", b"a", 1)
+    await settle()
+    assert not again.done()
 
 
 async def test_a_cancelled_subscribe_keeps_its_slot_until_confirmed() -> None:
@@ -547,6 +574,17 @@ async def test_silence_counts_from_the_oldest_unanswered_not_from_the_last_write
         it.call(("SLOW",))
         await asyncio.sleep(0.001)
     assert it.connection.silent_since_s == since_s
+
+
+async def test_a_first_command_after_a_long_rest_does_not_inherit_its_silence() -> None:
+    it = await start()
+    await it.call(echo(1))
+    await asyncio.sleep(0.002)
+    it.server.on("SLOW").hold()
+    issued_s = asyncio.get_running_loop().time()
+    it.call(("SLOW",))
+    await settle()
+    assert it.connection._silent_since_s >= issued_s - 0.001
 
 
 async def test_silence_ends_when_anything_is_heard() -> None:

@@ -370,6 +370,20 @@ async def test_a_connection_that_dies_in_the_handshake_is_a_failed_attempt(it: S
     assert it.owner.states == ["waiting", "open"]
 
 
+async def test_what_the_handshake_is_refused_is_not_the_owners_business(it: Setting) -> None:
+    taken: list[Slot] = []
+    it.owner.redirect = taken.append
+    it.server.expect("HELLO").error("LOADING Redis is loading the dataset in memory")
+
+    async def dial(connection: Connection) -> ServerFacts:
+        connection.attach(await it.server.connect(connection))
+        await connection.call(("HELLO", "3"))
+        return ServerFacts()
+
+    assert await it.link(dial=dial).call(("GET", "k")) == b"v"
+    assert taken == []
+
+
 async def test_a_connection_that_dies_between_handshake_and_use(it: Setting) -> None:
     cuts = 1
 
@@ -610,10 +624,13 @@ async def test_a_command_that_goes_alone(it: Setting) -> None:
     assert it.sent == ["SLOW"]
     gate.release(b"done")
     await settle()
+    meanwhile = link.call(("ECHO", "meanwhile"))
+    await settle()
     assert it.sent == ["SLOW", "AUTH secret"]
     auth.release(b"OK")
     assert await asyncio.gather(before, alone, after) == [b"done", b"OK", b"after"]
-    assert it.sent == ["SLOW", "AUTH secret", "ECHO after"]
+    assert await meanwhile == b"meanwhile"
+    assert it.sent == ["SLOW", "AUTH secret", "ECHO after", "ECHO meanwhile"]
     assert await link.call(("ECHO", "later")) == b"later"
 
 
@@ -691,6 +708,16 @@ async def test_a_harmless_burst_is_sent_again_from_its_beginning(it: Setting) ->
     assert it.sent == ["ASKING", "GET k"] * 2
 
 
+async def test_a_burst_with_several_commands_unanswered_is_repeated_once(it: Setting) -> None:
+    it.server.expect("ECHO").hold()
+    link = await it.open()
+    burst = link.call_burst([("ECHO", number) for number in range(3)], is_harmless=True)
+    await settle()
+    it.server.cut()
+    assert await burst == [b"0", b"1", b"2"]
+    assert it.sent == ["ECHO 0", "ECHO 1", "ECHO 2"] * 2
+
+
 async def test_a_redirected_command_keeps_its_caller(it: Setting) -> None:
     it.server.expect("GET").error("MOVED 1 elsewhere:1")
     there = Setting()
@@ -735,18 +762,21 @@ async def test_close_leaves_no_future_pending(it: Setting) -> None:
 
 async def test_close_waits_for_replies_that_are_on_their_way(it: Setting) -> None:
     gate = it.server.on("SLOW").hold()
-    link = await it.open(close_timeout_ms=10_000, max_in_flight=1)
-    first, second = link.call(("SLOW", 1)), link.call(("SLOW", 2))
+    link = await it.open(close_timeout_ms=10_000, max_in_flight=2)
+    it.server.cut()
+    await until(lambda: link.state is LinkState.OPEN)
+    futures = [link.call(("SLOW", number)) for number in range(3)]
     await settle()
     closing = asyncio.ensure_future(link.close())
     await settle()
-    with pytest.raises(ClosedError):
-        await link.call(("GET", "too late"))
-    for value in (b"first", b"second"):
+    for value in (b"first", b"second", b"third"):
+        with pytest.raises(ClosedError):
+            await link.call(("GET", "too late"))
         await until(lambda: gate.held)
         gate.release(value)
+        await settle()
     await closing
-    assert await asyncio.gather(first, second) == [b"first", b"second"]
+    assert await asyncio.gather(*futures) == [b"first", b"second", b"third"]
 
 
 async def test_what_was_issued_just_before_close_is_answered(it: Setting) -> None:

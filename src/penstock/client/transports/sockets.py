@@ -25,7 +25,6 @@ from typing import Any, Final, cast
 
 import hiredis
 
-from penstock.client.config import Settings
 from penstock.client.transports.base import NO_MORE, Receiver
 from penstock.errors import CommandError, ConfigError, ConnectionLostError, NotSentError, ProtocolError
 
@@ -154,29 +153,6 @@ async def connect_unix(receiver: Receiver, path: Path, *, encoding: str | None =
     except OSError as error:
         raise NotSentError(f"cannot connect to unix socket {path}: {_reason(error)}") from error
     return transport
-
-
-def tls_context(settings: Settings) -> ssl.SSLContext:
-    """What the settings say about trust; reads the files they name."""
-    context = ssl.create_default_context()
-    if settings.tls_ca_file is not None:
-        try:
-            context.load_verify_locations(settings.tls_ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(
-                f"tls_ca_file {settings.tls_ca_file} cannot be used: {_reason(error)}"
-            ) from error
-    context.check_hostname = settings.tls_check_hostname and settings.tls_verify
-    if not settings.tls_verify:
-        context.verify_mode = ssl.CERT_NONE
-    if settings.tls_cert_file is not None:
-        try:
-            context.load_cert_chain(settings.tls_cert_file, settings.tls_key_file, settings.tls_key_password)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(
-                f"tls_cert_file {settings.tls_cert_file} and its key cannot be used: {_reason(error)}"
-            ) from error
-    return context
 
 
 def _is_closed() -> bool:
