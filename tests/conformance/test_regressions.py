@@ -49,6 +49,21 @@ def test_the_kept_count_of_one_key_says_nothing_about_several(db):
     assert db.do("PFCOUNT", "h", "missing") == 2
 
 
+# ------------------------------------------------------------------------------- BITFIELD
+
+
+def test_a_field_that_is_changed_and_changed_back_has_changed(db):
+    db.do("SET", "k", "abc")
+    db.do("WATCH", "k")
+    assert db.do("BITFIELD", "k", "SET", "u8", "0", "97") == [97]
+    db.do("MULTI")
+    assert db.do("EXEC") == []
+    db.do("WATCH", "k")
+    assert db.do("BITFIELD", "k", "SET", "u8", "0", "98", "SET", "u8", "0", "97") == [97, 98]
+    db.do("MULTI")
+    assert db.do("EXEC") is None
+
+
 # ------------------------------------------------------------------------- blocked clients
 
 

@@ -93,11 +93,14 @@ class Passage:
 
     def _pieces(self, data: bytes) -> list[bytes]:
         chance, size = self.plan.chance, self.plan.drip
+        if not data:
+            return []
         if chance is not None:
-            size = chance.choice([1, 7, 100, 1 << 16])
-        if not size or len(data) <= size:
-            return [data] if data else []
-        return [data[start : start + size] for start in range(0, len(data), size)]
+            starts = [0, *sorted(chance.randrange(len(data)) for _ in range(chance.randrange(6)))]
+        else:
+            starts = list(range(0, len(data), size or len(data)))
+        ends = [*starts[1:], len(data)]
+        return [data[start:end] for start, end in zip(starts, ends, strict=True) if start < end]
 
     async def _delay(self) -> None:
         plan = self.plan

@@ -15,6 +15,8 @@ ALL: Final = b"100000"
 
 #: A key that lives for less might expire on one side before the other is asked.
 _SHORTEST_LIFE_MS: Final = 60_000
+#: A time in the past, whether it counts seconds or milliseconds.
+_LONG_AGO: Final = 1_000_000_000
 #: Commands and options that set a time to live, and their unit in milliseconds.
 _UNITS: Final = {b"EXPIRE": 1000, b"SETEX": 1000, b"EX": 1000, b"PEXPIRE": 1, b"PSETEX": 1, b"PX": 1}
 
@@ -38,6 +40,15 @@ def _times_ms(words: Argv) -> Iterator[int]:
                 yield _UNITS[option] * whole_number(time)
     elif words[0] == b"@TRANSFER" and len(words) > 4:
         yield whole_number(words[4])
+
+
+def is_born_expired(argv: Argv) -> bool:
+    """Whether a command may make a key whose deadline is past: there, yet gone, until somebody looks."""
+    words = [word.upper() for word in argv]
+    return any(
+        option in (b"EXAT", b"PXAT") and 0 < whole_number(time) < _LONG_AGO
+        for option, time in pairwise(words)
+    )
 
 
 def whole_number(word: bytes) -> int:

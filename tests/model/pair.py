@@ -35,6 +35,7 @@ from tests.model.chance import (
     CHOICES,
     SCANS,
     counting_twice,
+    is_born_expired,
     leaves_chance,
     whole_number,
     without_chance,
@@ -146,6 +147,8 @@ class Pair:
             queued = client.queue is not None
             if leaves_chance(argv) or (argv[0].upper() in _BLOCKING and not queued):
                 continue
+            if self._listeners is not None and is_born_expired(argv):
+                continue  # what is told when it goes depends on who finds out
             if queued:
                 argv = without_chance(argv)
             self._history.append((number, argv))

@@ -199,29 +199,35 @@ def parse_field_type(text: bytes) -> FieldType:
 def bit_field(value: bytes, steps: Sequence[FieldOperation]) -> tuple[bytes, list[int | None]]:
     """The string after all steps, and what each answers: GET and SET the old value, INCRBY the new.
 
-    Room for every write is made first, and stays even if the write then fails.
+    Room for every write is made first, and stays even if the write then fails. Where no step
+    changed anything the string is the same object; one change taken back by the next counts.
     """
     writes = [step.offset + step.type.bits for step in steps if step.operation is not Operation.GET]
     if not writes:
         return value, [_read_field(value, step.type, step.offset) for step in steps]
-    changed = _grown(value, max(writes))
-    answers = [_run_step(changed, step) for step in steps]
-    result = bytes(changed)
-    return (value if result == value else result), answers
+    grown = _grown(value, max(writes))
+    is_changed = len(grown) > len(value)
+    answers: list[int | None] = []
+    for step in steps:
+        answer, has_written = _run_step(grown, step)
+        answers.append(answer)
+        is_changed |= has_written
+    return (bytes(grown) if is_changed else value), answers
 
 
-def _run_step(value: bytearray, step: FieldOperation) -> int | None:
+def _run_step(value: bytearray, step: FieldOperation) -> tuple[int | None, bool]:
+    """The answer, and whether the field has another value now."""
     old = _read_field(value, step.type, step.offset)
     if step.operation is Operation.GET:
-        return old
+        return old, False
     setting = step.operation is Operation.SET
     wanted = _wanted(step.operand, step.type) if setting else old + step.operand
     new = _fitted(wanted, step.type, step.overflow)
     if new is None:
-        return None
+        return None, False
     if new != old:
         _write_field(value, step.type, step.offset, new)
-    return old if setting else new
+    return old if setting else new, new != old
 
 
 def _wanted(operand: int, kind: FieldType) -> int:
