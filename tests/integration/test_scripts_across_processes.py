@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,43 +11,12 @@ import pytest
 
 from penstock.engine import Engine, LocalSession
 from penstock.errors import CommandError
-from tests.integration.test_two_processes import Peer
+from tests.integration.peers import Peer
 
 NO_SCRIPT = "NOSCRIPT No matching script. Please use EVAL."
 _LONG_MS = 30_000
 
 StartPeer = Callable[[], Peer]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return tmp_path / "store.pen"
-
-
-@pytest.fixture
-def engine(store: Path) -> Iterator[Engine]:
-    with Engine.open(store, durability="relaxed") as engine:
-        yield engine
-
-
-@pytest.fixture
-def session(engine: Engine) -> Iterator[LocalSession]:
-    with LocalSession(engine) as session:
-        yield session
-
-
-@pytest.fixture
-def start_peer(store: Path, engine: Engine) -> Iterator[StartPeer]:
-    peers: list[Peer] = []
-
-    def start() -> Peer:
-        peers.append(Peer(store))
-        return peers[-1]
-
-    yield start
-    for peer in peers:
-        if peer.process.is_alive():
-            peer.kill()
 
 
 def wait_for_waiter(engine: Engine) -> None:

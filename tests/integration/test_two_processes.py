@@ -2,98 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from penstock.engine import Engine, LocalSession
-from penstock.errors import CommandError
+from tests.integration.peers import LONG_S, Peer
 
-_CONTEXT = multiprocessing.get_context("spawn")
-_LONG_S = 30.0
-
-
-def _serve_pipe(path: str, pipe: Connection) -> None:
-    """The other process: executes what it is told; ``wait`` and ``poll`` read pushes."""
-    with Engine.open(path, durability="relaxed") as engine:
-        sessions: dict[str, LocalSession] = {}
-        pipe.send("ready")
-        while True:
-            name, argv = pipe.recv()
-            session = sessions.setdefault(name, LocalSession(engine))
-            try:
-                if argv[0] == "wait":
-                    reply: Any = session.wait(int(argv[1]))
-                elif argv[0] == "poll":
-                    reply = session.poll()
-                else:
-                    reply = session.execute(*argv)
-            except CommandError as error:
-                reply = error
-            pipe.send(list(reply) if isinstance(reply, list) else reply)
-
-
-class Peer:
-    """A process of its own with the store open."""
-
-    def __init__(self, path: Path) -> None:
-        self._pipe, theirs = _CONTEXT.Pipe()
-        self.process = _CONTEXT.Process(target=_serve_pipe, args=(str(path), theirs), daemon=True)
-        self.process.start()
-        assert self.receive() == "ready"
-
-    def send(self, *argv: Any, session: str = "main") -> None:
-        self._pipe.send((session, argv))
-
-    def receive(self) -> Any:
-        assert self._pipe.poll(_LONG_S), "the other process did not answer"
-        return self._pipe.recv()
-
-    def do(self, *argv: Any, session: str = "main") -> Any:
-        self.send(*argv, session=session)
-        return self.receive()
-
-    def kill(self) -> None:
-        assert self.process.pid is not None
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.join()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return tmp_path / "store.pen"
-
-
-@pytest.fixture
-def engine(store: Path) -> Iterator[Engine]:
-    with Engine.open(store, durability="relaxed") as engine:
-        yield engine
-
-
-@pytest.fixture
-def session(engine: Engine) -> Iterator[LocalSession]:
-    with LocalSession(engine) as session:
-        yield session
-
-
-@pytest.fixture
-def peer(store: Path, engine: Engine) -> Iterator[Callable[[], Peer]]:
-    peers: list[Peer] = []
-
-    def start() -> Peer:
-        peers.append(Peer(store))
-        return peers[-1]
-
-    yield start
-    for one in peers:
-        if one.process.is_alive():
-            one.kill()
+StartPeer = Callable[[], Peer]
 
 
 def _wait_until_blocked(session: LocalSession, count: int, engine: Engine) -> None:
@@ -107,16 +24,16 @@ def _wait_until_blocked(session: LocalSession, count: int, engine: Engine) -> No
         engine.run_task(look, write=False)
 
 
-def test_writes_are_seen_by_the_other_process(session: LocalSession, peer: Callable[[], Peer]) -> None:
-    other = peer()
+def test_writes_are_seen_by_the_other_process(session: LocalSession, start_peer: StartPeer) -> None:
+    other = start_peer()
     session.execute("SET", "k", "from here")
     assert other.do("GET", "k") == b"from here"
     other.do("APPEND", "k", " and there")
     assert session.execute("GET", "k") == b"from here and there"
 
 
-def test_watch_sees_writes_of_the_other_process(session: LocalSession, peer: Callable[[], Peer]) -> None:
-    other = peer()
+def test_watch_sees_writes_of_the_other_process(session: LocalSession, start_peer: StartPeer) -> None:
+    other = start_peer()
     session.execute("SET", "k", "1")
     session.execute("WATCH", "k")
     other.do("SET", "k", "1")
@@ -127,25 +44,25 @@ def test_watch_sees_writes_of_the_other_process(session: LocalSession, peer: Cal
 
 
 def test_publish_reaches_subscribers_of_other_processes_in_order(
-    session: LocalSession, peer: Callable[[], Peer]
+    session: LocalSession, start_peer: StartPeer
 ) -> None:
-    other = peer()
+    other = start_peer()
     other.do("SUBSCRIBE", "news")
-    assert other.do("wait", _LONG_S * 1000) == [b"subscribe", b"news", 1]
+    assert other.do("wait", LONG_S * 1000) == [b"subscribe", b"news", 1]
     session.execute("PSUBSCRIBE", "n*")
     assert session.poll() == [b"psubscribe", b"n*", 1]
     for number in range(100):
         assert session.execute("PUBLISH", "news", str(number)) == 2
-    assert [other.do("wait", _LONG_S * 1000)[2] for _ in range(100)] == [b"%d" % n for n in range(100)]
+    assert [other.do("wait", LONG_S * 1000)[2] for _ in range(100)] == [b"%d" % n for n in range(100)]
     assert [session.poll()[3] for _ in range(100)] == [b"%d" % n for n in range(100)]
     assert other.do("poll") is None
     assert session.execute("PUBSUB", "NUMSUB", "news") == [b"news", 1]
 
 
 def test_a_blocked_pop_is_woken_by_a_push_of_another_process(
-    engine: Engine, session: LocalSession, peer: Callable[[], Peer]
+    engine: Engine, session: LocalSession, start_peer: StartPeer
 ) -> None:
-    other = peer()
+    other = start_peer()
     other.send("BLPOP", "jobs", "0")
     _wait_until_blocked(session, 1, engine)
     assert session.execute("RPUSH", "jobs", "one") == 1
@@ -154,9 +71,9 @@ def test_a_blocked_pop_is_woken_by_a_push_of_another_process(
 
 
 def test_blocked_clients_are_served_in_order_of_arrival_across_processes(
-    engine: Engine, session: LocalSession, peer: Callable[[], Peer]
+    engine: Engine, session: LocalSession, start_peer: StartPeer
 ) -> None:
-    peers = [peer() for _ in range(3)]
+    peers = [start_peer() for _ in range(3)]
     for index in (2, 0, 1):
         peers[index].send("BLPOP", "jobs", "0")
         _wait_until_blocked(session, 1 + [2, 0, 1].index(index), engine)
@@ -165,9 +82,9 @@ def test_blocked_clients_are_served_in_order_of_arrival_across_processes(
 
 
 def test_a_dead_waiter_is_skipped_and_its_rows_are_removed(
-    engine: Engine, session: LocalSession, peer: Callable[[], Peer]
+    engine: Engine, session: LocalSession, start_peer: StartPeer
 ) -> None:
-    dead, living = peer(), peer()
+    dead, living = start_peer(), start_peer()
     dead.send("BLPOP", "jobs", "0")
     _wait_until_blocked(session, 1, engine)
     living.send("BLPOP", "jobs", "0")
@@ -180,9 +97,9 @@ def test_a_dead_waiter_is_skipped_and_its_rows_are_removed(
 
 
 def test_an_element_handed_to_a_process_that_dies_before_taking_it_comes_back(
-    engine: Engine, session: LocalSession, peer: Callable[[], Peer]
+    engine: Engine, session: LocalSession, start_peer: StartPeer
 ) -> None:
-    other = peer()
+    other = start_peer()
     other.send("BLPOP", "jobs", "0")
     _wait_until_blocked(session, 1, engine)
     assert other.process.pid is not None
@@ -195,9 +112,9 @@ def test_an_element_handed_to_a_process_that_dies_before_taking_it_comes_back(
 
 
 def test_a_dead_subscriber_is_cleaned_up_by_the_next_publish(
-    engine: Engine, session: LocalSession, peer: Callable[[], Peer]
+    engine: Engine, session: LocalSession, start_peer: StartPeer
 ) -> None:
-    other = peer()
+    other = start_peer()
     other.do("SUBSCRIBE", "news")
     assert session.execute("PUBLISH", "news", "1") == 1
     other.kill()
@@ -207,9 +124,9 @@ def test_a_dead_subscriber_is_cleaned_up_by_the_next_publish(
 
 
 def test_a_stopped_subscriber_loses_the_oldest_and_is_told_how_many(
-    store: Path, peer: Callable[[], Peer]
+    store: Path, start_peer: StartPeer
 ) -> None:
-    other = peer()
+    other = start_peer()
     other.do("SUBSCRIBE", "news")
     other.do("poll")
     assert other.process.pid is not None
@@ -218,7 +135,7 @@ def test_a_stopped_subscriber_loses_the_oldest_and_is_told_how_many(
         for number in range(15):
             assert session.execute("PUBLISH", "news", str(number)) == 1
         os.kill(other.process.pid, signal.SIGCONT)
-        assert other.do("wait", _LONG_S * 1000) == [b"overflow", 5]
+        assert other.do("wait", LONG_S * 1000) == [b"overflow", 5]
         assert [other.do("poll")[2] for _ in range(10)] == [b"%d" % n for n in range(5, 15)]
 
 
