@@ -18,7 +18,7 @@ _SOAK_FACTOR: Final = 100
 how_long = pytest.mark.parametrize(
     "factor",
     [1, pytest.param(_SOAK_FACTOR, marks=[pytest.mark.soak, pytest.mark.timeout(0)])],
-    ids=["", "for-long"],
+    ids=["briefly", "for-long"],
 )
 
 #: A drawn sequence has so many steps; those that do not matter shrink to nothing at all.

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
 
 from penstock.client.config import Address, Settings, Target
 from penstock.client.connection import Connection
 from penstock.client.handshake import Introduction, ServerFacts, shake_hands
+from penstock.client.link import Dial
 from penstock.client.transports.sockets import connect_tcp, connect_unix
 from penstock.errors import ConfigError, NotSentError
-
-Dial = Callable[[Connection], Awaitable[ServerFacts]]
 
 
 class Dialer:
@@ -33,8 +31,7 @@ class Dialer:
 
         async def dial(connection: Connection) -> ServerFacts:
             await self._connect(connection, address)
-            introduction = await self._introduction(address, reads_from_replica)
-            return await self._shake_hands(connection, introduction, self.name_of(address))
+            return await self._shake_hands(connection, address, reads_from_replica)
 
         return dial
 
@@ -56,6 +53,7 @@ class Dialer:
                         tls=self._tls,
                         server_hostname=self._settings.tls_server_name if self._tls else None,
                         encoding=self._encoding,
+                        keepalive=self._settings.tcp_keepalive,
                     )
         except TimeoutError as error:
             name = self.name_of(address)
@@ -63,11 +61,13 @@ class Dialer:
         connection.attach(transport)
 
     async def _shake_hands(
-        self, connection: Connection, introduction: Introduction, name: str
+        self, connection: Connection, address: Address | None, reads_from_replica: bool
     ) -> ServerFacts:
         timeout_ms = self._settings.handshake_timeout_ms
+        name = self.name_of(address)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
+                introduction = await self._introduction(address, reads_from_replica)
                 return await shake_hands(connection, introduction, name)
         except TimeoutError as error:
             raise NotSentError(f"{name} did not answer the handshake within {timeout_ms} ms") from error
@@ -75,8 +75,8 @@ class Dialer:
     async def _introduction(self, address: Address | None, reads_from_replica: bool) -> Introduction:
         settings = self._settings
         username, password = settings.username, settings.password
-        if settings.credential_provider is not None and address is not None:
-            credentials = await settings.credential_provider(address)
+        if settings.credential_provider is not None:
+            credentials = await settings.credential_provider(address or Address(str(self._target.path), 0))
             username, password = credentials.username, credentials.password
         is_cluster = self._target.kind == "cluster"
         return Introduction(

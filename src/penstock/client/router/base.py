@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from penstock.client.connection import ReplyFuture
-from penstock.client.dialing import Dial
+from penstock.client.link import Dial
 from penstock.client.transports.base import Arguments
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.client.config import Address, Settings
-from penstock.client.connection import Slot
-from penstock.client.dialing import Dial, Dialer
-from penstock.client.link import Link
+from penstock.client.connection import ReplyFuture, Slot
+from penstock.client.dialing import Dialer
+from penstock.client.link import Dial, Link
 from penstock.client.router.base import PushHandler
 from penstock.client.transports.base import Arguments
 from penstock.errors import CommandError
@@ -23,17 +23,16 @@ class StandaloneRouter:
         self._dialer = dialer
         self._address = address
         self._push = on_push
+        self._open_within_s = (settings.connect_timeout_ms + settings.handshake_timeout_ms) / 1000
         self._link = Link(dialer.name_of(address), self, dialer.to(address), settings)
         #: the hot path: no frame of ours between caller and link
-        self.call = self._link.call
+        self.call: Callable[[Arguments], ReplyFuture] = self._link.call
 
     async def open(self) -> None:
-        await self._link.wait_open()
+        await self._link.wait_open(self._open_within_s)
 
     async def close(self) -> None:
         await self._link.close()
-
-    call: Any
 
     def dial_for(self, arguments: Arguments) -> tuple[str, Dial]:
         return self._link.name, self._dialer.to(self._address)
