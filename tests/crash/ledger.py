@@ -33,7 +33,9 @@ class Diary:
     @classmethod
     def read(cls, path: Path) -> Diary:
         diary = cls(path.stem)
-        for line in path.read_text().splitlines():
+        # A kill may tear the line that was being written: what is not ended by a newline never happened.
+        *lines, _torn = path.read_text().split("\n")
+        for line in lines:
             match json.loads(line):
                 case ["try", number, what, at_ns]:
                     diary.tries[number] = what

@@ -390,3 +390,9 @@ def test_a_lost_or_doubled_message_is_seen(
 def test_who_dies_early_has_heard_a_piece_without_gaps(heard: list[str], is_sound: bool) -> None:
     broken = ledger.judge_messages(_spoken(_ALL, heard), ["listener-0"])
     assert (broken == []) is is_sound
+
+
+def test_a_line_torn_by_a_kill_never_happened(tmp_path: Path) -> None:
+    (tmp_path / "writer-1.log").write_text('["try", 1, "set", 10]\n["ok", 1, "OK"]\n["try", 2, "set", 2')
+    (diary,) = ledger.read_diaries(tmp_path)
+    assert (diary.tries, diary.done) == ({1: "set"}, {1: "OK"})
