@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Final
 
@@ -11,13 +12,14 @@ from hypothesis import strategies as st
 
 from tests.model.templates import Argv, Drawn, Source
 
-#: Sequences that a test of many minutes tries, beside one of the usual test.
-_SOAK_FACTOR: Final = 100
+#: Rounds of a test of many minutes. Each starts anew: Hypothesis remembers all that it drew in
+#: one round, which is gigabytes if there is no end to it.
+_SOAK_ROUNDS: Final = 100
 
-#: Once as part of every test run, once for many minutes.
+#: One round as part of every test run, many for those who have time.
 how_long = pytest.mark.parametrize(
-    "factor",
-    [1, pytest.param(_SOAK_FACTOR, marks=[pytest.mark.soak, pytest.mark.timeout(0)])],
+    "rounds",
+    [1, pytest.param(_SOAK_ROUNDS, marks=[pytest.mark.soak, pytest.mark.timeout(0)])],
     ids=["briefly", "for-long"],
 )
 
@@ -67,11 +69,17 @@ def batches(sequence: list[Step | None]) -> list[list[tuple[int, Argv]]]:
 
 
 def tries(examples: int) -> settings:
-    """So many sequences, different ones in every run, without a limit of time for any."""
+    """So many sequences, different ones in every run (but in CI), without a limit of time for any.
+
+    Failures are not kept for the next run: tests of one function with other commands would
+    try them too, and not understand them. What is printed repeats them.
+    """
     return settings(
         max_examples=examples,
+        database=None,
         deadline=None,
-        derandomize=False,
+        # The same sequences in every run of CI, so that it judges the change and not the dice.
+        derandomize=os.environ.get("CI") == "true",
         print_blob=True,
         suppress_health_check=list(HealthCheck),
     )

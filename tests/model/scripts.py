@@ -59,7 +59,9 @@ _MOST_INSIDE: Final = 4
 #: Lua's ``unpack`` has a limit.
 _MOST_WORDS: Final = 500
 #: Commands whose replies agree without being equal; what a script tells about them differs.
-_INEXACT: Final = frozenset(b"TTL PTTL EXPIRETIME PEXPIRETIME MEMORY OBJECT DUMP".split())
+_INEXACT: Final = frozenset(
+    b"TTL PTTL EXPIRETIME PEXPIRETIME MEMORY OBJECT DUMP LPOS BLPOP BRPOP BLMOVE BRPOPLPUSH BLMPOP".split()
+)
 
 
 class Scripted:
@@ -88,7 +90,8 @@ class Scripted:
         if argv[0].upper() == b"EXEC":
             # What is wrong first, its being here or its arguments, is told in another order.
             return argv[:1]
-        is_exact = is_transparent or not (argv[0][:1] in b"Zz" or argv[0].upper() in _INEXACT)
+        name = argv[0].upper()
+        is_exact = is_transparent or not (name.startswith((b"Z", b"BZ")) or name in _INEXACT)
         return argv if is_exact and len(argv) < _MOST_WORDS and not leaves_chance(argv) else [b"PING"]
 
 

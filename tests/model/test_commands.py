@@ -20,8 +20,8 @@ from tests.model.templates import Source
 
 PairOf = Callable[..., Pair]
 
-_EXAMPLES = 70
-_EXAMPLES_OF_EVERYTHING = 160
+_EXAMPLES = 50
+_EXAMPLES_OF_EVERYTHING = 120
 
 
 def compare(pair: Pair, sequence: list[Step | None]) -> None:
@@ -34,13 +34,14 @@ def compare(pair: Pair, sequence: list[Step | None]) -> None:
         pass
 
 
-def try_out(pair: Pair, source: Source, examples: int) -> None:
+def try_out(pair: Pair, source: Source, examples: int, rounds: int) -> None:
     @tries(examples)
     @given(sequences(source, len(pair.connections)))
     def agree(sequence: list[Step | None]) -> None:
         compare(pair, sequence)
 
-    agree()
+    for _ in range(rounds):
+        agree()
 
 
 both_protocols = pytest.mark.parametrize("resp", [2, 3])
@@ -49,38 +50,38 @@ both_protocols = pytest.mark.parametrize("resp", [2, 3])
 @how_long
 @both_protocols
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_family(pair_of: PairOf, name: str, resp: int, factor: int) -> None:
-    try_out(pair_of(resp), family(name), _EXAMPLES * factor)
+def test_a_family(pair_of: PairOf, name: str, resp: int, rounds: int) -> None:
+    try_out(pair_of(resp), family(name), _EXAMPLES, rounds)
 
 
 @how_long
 @both_protocols
-def test_everything(pair_of: PairOf, resp: int, factor: int) -> None:
-    try_out(pair_of(resp), everything(), _EXAMPLES_OF_EVERYTHING * factor)
+def test_everything(pair_of: PairOf, resp: int, rounds: int) -> None:
+    try_out(pair_of(resp), everything(), _EXAMPLES_OF_EVERYTHING, rounds)
 
 
 @pytest.mark.usefixtures("only_redis")
 @how_long
 @both_protocols
-def test_scripts(pair_of: PairOf, resp: int, factor: int) -> None:
-    try_out(pair_of(resp), scripts(), _EXAMPLES_OF_EVERYTHING * factor)
+def test_scripts(pair_of: PairOf, resp: int, rounds: int) -> None:
+    try_out(pair_of(resp), scripts(), _EXAMPLES_OF_EVERYTHING, rounds)
 
 
 @how_long
 @both_protocols
-def test_transactions_of_two_clients(pair_of: PairOf, resp: int, factor: int) -> None:
-    try_out(pair_of(resp, 2), transactions(), _EXAMPLES_OF_EVERYTHING * factor)
+def test_transactions_of_two_clients(pair_of: PairOf, resp: int, rounds: int) -> None:
+    try_out(pair_of(resp, 2), transactions(), _EXAMPLES_OF_EVERYTHING, rounds)
 
 
 @pytest.mark.usefixtures("only_redis")
 @how_long
-def test_keys_of_commands(pair_of: PairOf, factor: int) -> None:
-    try_out(pair_of(3), keys_of_commands(), _EXAMPLES * factor)
+def test_keys_of_commands(pair_of: PairOf, rounds: int) -> None:
+    try_out(pair_of(3), keys_of_commands(), _EXAMPLES, rounds)
 
 
 @pytest.mark.usefixtures("only_redis")
 @how_long
-def test_what_is_told_about_keys(pair_of: PairOf, factor: int) -> None:
+def test_what_is_told_about_keys(pair_of: PairOf, rounds: int) -> None:
     pair = pair_of(3)
     with pair.listening():
-        try_out(pair, scripts(), _EXAMPLES_OF_EVERYTHING * factor)
+        try_out(pair, scripts(), _EXAMPLES_OF_EVERYTHING, rounds)
