@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from penstock.errors import CommandError
+from penstock.protocol.slots import key_slot
 from penstock.testing import (
     RealServer,
     ServerUnavailableError,
@@ -255,13 +256,18 @@ def test_a_cluster_forms_routes_and_replicates(real_servers, kind):
         for index, replica in enumerate(cluster.replicas):
             link = replica.info("replication")
             assert (link["role"], link["master_port"]) == ("slave", str(cluster.primaries[index].port))
-        client = redis.RedisCluster.from_url(cluster.url)
-        try:
-            for number in range(50):
-                client.set(f"key-{number}", number)
-            assert client.get("key-49") == b"49"
-        finally:
-            client.close()
+        owners = {
+            slot: next(node for node in cluster.primaries if node.port == primary[1])
+            for first, last, primary, *_ in cluster.primaries[0].execute("CLUSTER", "SLOTS")
+            for slot in range(first, last + 1)
+        }
+        for number in range(50):
+            key = f"key-{number}"
+            owner = owners[key_slot(key.encode())]
+            assert owner.execute("SET", key, number) == b"OK"
+            stranger = cluster.primaries[cluster.primaries.index(owner) - 1]
+            with pytest.raises(CommandError, match=f"MOVED .*:{owner.port}$"):
+                stranger.execute("GET", key)
         assert sum(primary.execute("DBSIZE") for primary in cluster.primaries) == 50
     assert not any(is_alive(pid) for pid in pids)
 
