@@ -16,10 +16,16 @@ from penstock.errors import AuthenticationError, CommandError, ConfigError, NotS
 from penstock.testing.servers import RealServer
 
 
+class Nobody:
+    def on_push(self, link: object, push: object) -> None: ...
+
+    def on_event(self, event: object) -> None: ...
+
+
 @asynccontextmanager
 async def opened(url: str, **overrides: Any) -> AsyncIterator[StandaloneRouter]:
     target, settings = open_settings(url, **overrides)
-    router = StandaloneRouter(Dialer(target, settings), target.addresses[0], settings, lambda push: None)
+    router = StandaloneRouter(Dialer(target, settings), target.addresses[0], settings, Nobody())
     try:
         await router.open()
         yield router

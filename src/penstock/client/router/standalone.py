@@ -8,23 +8,23 @@ from typing import Any
 from penstock.client.config import Address, Settings
 from penstock.client.connection import ReplyFuture, Slot
 from penstock.client.dialing import Dialer
-from penstock.client.link import Dial, Link
-from penstock.client.router.base import PushHandler
+from penstock.client.link import Link
+from penstock.client.router.base import Observer, Place, Redirection
+from penstock.client.router.reporting import report_state
 from penstock.client.transports.base import Arguments
-from penstock.errors import CommandError
+from penstock.errors import CommandError, ConfigError
 
 
 class StandaloneRouter:
-    """A router with one link. ``address`` None is the unix socket of the target."""
+    """A router with one link. ``address`` None is the path of the target (a socket, a store)."""
 
     def __init__(
-        self, dialer: Dialer, address: Address | None, settings: Settings, on_push: PushHandler
+        self, dialer: Dialer, address: Address | None, settings: Settings, observer: Observer
     ) -> None:
-        self._dialer = dialer
-        self._address = address
-        self._push = on_push
+        self._place = Place(dialer.name_of(address), dialer.to(address))
+        self._observer = observer
         self._open_within_s = (settings.connect_timeout_ms + settings.handshake_timeout_ms) / 1000
-        self._link = Link(dialer.name_of(address), self, dialer.to(address), settings)
+        self._link = Link(self._place.name, self, self._place.dial, settings)
         #: the hot path: no frame of ours between caller and link
         self.call: Callable[[Arguments], ReplyFuture] = self._link.call
 
@@ -34,8 +34,22 @@ class StandaloneRouter:
     async def close(self) -> None:
         await self._link.close()
 
-    def dial_for(self, arguments: Arguments) -> tuple[str, Dial]:
-        return self._link.name, self._dialer.to(self._address)
+    def link_for(self, arguments: Arguments) -> Link:
+        return self._link
+
+    def place_for(self, arguments: Arguments) -> Place:
+        return self._place
+
+    def follow(self, error: CommandError) -> Redirection | None:
+        return None
+
+    def primaries(self) -> list[Link]:
+        return [self._link]
+
+    def link_named(self, name: str) -> Link:
+        if name != self._link.name:
+            raise ConfigError(f"there is no server {name!r}, only {self._link.name!r}")
+        return self._link
 
     def statistics(self) -> Mapping[str, Any]:
         return {self._link.name: self._link.statistics()}
@@ -46,10 +60,10 @@ class StandaloneRouter:
         return False
 
     def on_push(self, link: Link, push: list[Any]) -> None:
-        self._push(push)
+        self._observer.on_push(link, push)
 
     def on_state(self, link: Link) -> None:
-        """There is nowhere else to go: commands wait in the link."""
+        report_state(link, self._observer)
 
     def __repr__(self) -> str:
         return f"<StandaloneRouter {self._link!r}>"
