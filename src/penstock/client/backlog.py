@@ -64,6 +64,13 @@ class Backlog:
     def take(self, count: int) -> list[Slot]:
         return [self._slots.popleft() for _ in range(count)]
 
+    def take_all(self) -> list[list[Slot]]:
+        """Everything whose caller still waits; what belongs together in one list."""
+        groups: list[list[Slot]] = []
+        while (slot := self.first()) is not None:
+            groups.append(self.take(size_of(slot)))
+        return groups
+
     def refuse_all(self, why: Callable[[], PenstockError]) -> None:
         slots, self._slots = self._slots, deque()
         for slot in slots:

@@ -36,6 +36,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from operator import itemgetter
@@ -119,6 +120,27 @@ class Burst:
         self.future.set_exception(error)
 
 
+class Durations:
+    """Samples of how long something took."""
+
+    __slots__ = ("count", "longest_s", "total_s")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total_s = 0.0
+        self.longest_s = 0.0
+
+    def add(self, duration_s: float) -> None:
+        self.count += 1
+        self.total_s += duration_s
+        if duration_s > self.longest_s:
+            self.longest_s = duration_s
+
+    def as_ms(self) -> dict[str, float]:
+        mean_s = self.total_s / self.count if self.count else 0.0
+        return {"mean": round(mean_s * 1000, 3), "max": round(self.longest_s * 1000, 3)}
+
+
 class Owner(Protocol):
     """Whoever the connection belongs to."""
 
@@ -178,6 +200,8 @@ class Connection:
         self.sent = 0
         #: replies whose callers had gone
         self.discarded = 0
+        #: from issue to reply, and of that the time before commands that had to wait were written
+        self.answering, self.queueing = Durations(), Durations()
 
     # ---------------------------------------------------------------- lifecycle
 
@@ -265,6 +289,8 @@ class Connection:
             self._flush()
         if not self._out:
             self._begin_tick()
+        if slots[0][2] <= self._now_s:
+            self.queueing.add(self._now_s - slots[0][2])
         self._out.extend(slots)
         self._is_in_order = False
 
@@ -355,7 +381,9 @@ class Connection:
     def replies_ready(self, take: Callable[[], Any]) -> None:
         """Give each reply to the command it belongs to."""
         unusual = self._unusual
-        pop = self._slots.popleft
+        slots = self._slots
+        pop = slots.popleft
+        issued_s = slots[0][2] if slots else math.inf
         while (reply := take()) is not NO_MORE:
             if type(reply) in unusual and self._handled(reply):
                 continue
@@ -369,7 +397,9 @@ class Connection:
                 self._orphaned(slot, reply)
             else:
                 future.set_result(reply)
-        self._silent_since_s = self._loop.time()
+        self._silent_since_s = now_s = self._loop.time()
+        if issued_s <= now_s:  # one sample a read, of the command first in line
+            self.answering.add(now_s - issued_s)
         if self._was_full:
             self._tell_room()
 

@@ -100,7 +100,8 @@ class Link:
         #: takes a reply whose caller has gone
         self.on_orphan: Callable[[Slot, Reply], None] | None = None
         self._owner = owner
-        self._dial = dial
+        #: the way to the server, for connections beside the link's own
+        self.dial = dial
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         # What outlives the call that caused it must not keep that call's context alive.
@@ -165,9 +166,14 @@ class Link:
             burst.future.set_result([])
         return burst.future
 
-    def resume(self, slot: Slot) -> None:
-        """Issue a command for a caller that waits already (redirected, retried); never one too many."""
-        self._issue([slot], is_new=False)
+    def resume(self, *slots: Slot) -> None:
+        """Issue a command, or a whole burst, for a caller that waits already (redirected, retried);
+        never one too many."""
+        self._issue(list(slots), is_new=False)
+
+    def hand_over(self) -> list[list[Slot]]:
+        """Let go of what waits here, to be resumed elsewhere: oldest first, each command or burst apart."""
+        return self._backlog.take_all()
 
     def _new_slot(self, arguments: Arguments, patience_s: float = 0.0) -> Slot:
         _check(arguments)
@@ -175,7 +181,7 @@ class Link:
 
     def _issue(self, slots: list[Slot], *, is_new: bool) -> None:
         ready = self._ready
-        if ready is not None and ready.has_room_for(len(slots)):
+        if ready is not None and ready.has_room_for(len(slots)) and not isinstance(slots[0], Alone):
             ready.resume_all(slots)
         else:
             self._hold(slots, is_exempt=not is_new, is_in_order=False)
@@ -269,7 +275,7 @@ class Link:
         connection.on_full = self._overflow
         connection.on_orphan = self._orphaned
         try:
-            facts = await self._dial(connection)
+            facts = await self.dial(connection)
         except asyncio.CancelledError:
             connection.abort()
             raise
@@ -442,21 +448,21 @@ class Link:
 
     # -------------------------------------------------------------------- close
 
-    async def close(self) -> None:
+    async def close(self, *, at_once: bool = False) -> None:
         """End for good; no caller is left waiting. Idempotent.
 
         Nothing is accepted any more; what is on its way may still be answered for
-        ``close_timeout_ms``.
+        ``close_timeout_ms``, unless it is ``at_once``.
         """
         if self._closing is None:
             if self.state is LinkState.CLOSED and self._opening is None:
                 return
             if asyncio.get_running_loop() is not self._loop:
                 raise ClosedError("this client belongs to another event loop; close it there")
-            self._closing = self._loop.create_task(self._close(), context=self._context)
+            self._closing = self._loop.create_task(self._close(at_once), context=self._context)
         await asyncio.shield(self._closing)
 
-    async def _close(self) -> None:
+    async def _close(self, at_once: bool) -> None:
         was_closed = self.state is LinkState.CLOSED
         self._enter(LinkState.CLOSED)
         self._ready = None
@@ -470,13 +476,12 @@ class Link:
         if connection is None:
             self._backlog.refuse_all(self._closed_error)
         else:
-            await self._hang_up(connection)
+            await self._hang_up(connection, 0 if at_once else self._settings.close_timeout_ms / 1000)
         if not was_closed:
             self._tell_state()
 
-    async def _hang_up(self, connection: Connection) -> None:
+    async def _hang_up(self, connection: Connection, timeout_s: float) -> None:
         """Let what is in flight be answered, then end the connection and wait for its end."""
-        timeout_s = self._settings.close_timeout_ms / 1000
         try:
             self._quiet.clear()
             if connection.in_flight or self._backlog:
@@ -528,7 +533,8 @@ class Link:
     def _in_flight(self) -> int:
         return 0 if self._connection is None else self._connection.in_flight
 
-    def statistics(self) -> dict[str, int | str]:
+    def statistics(self) -> dict[str, Any]:
+        """Counts since the link was made; times (in milliseconds) of the connection in use."""
         connection = self._connection or Connection(self, self._loop, 0)
         return {
             "state": self.state.value,
@@ -538,6 +544,8 @@ class Link:
             "sent": self._sent + connection.sent,
             "discarded_replies": self._discarded + connection.discarded,
             "reconnections": self.reconnections,
+            "latency_ms": connection.answering.as_ms(),
+            "queueing_ms": connection.queueing.as_ms(),
         }
 
     def __repr__(self) -> str:
