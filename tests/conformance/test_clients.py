@@ -366,23 +366,3 @@ def test_a_skipped_subscription_is_still_confirmed(db):
 def test_bad_modes(db):
     assert db.error("CLIENT", "REPLY", "x") == SYNTAX
     assert db.do("CLIENT", "REPLY", "ON") == b"OK"
-
-
-# ----------------------------------------------------------------------------- tracking
-
-
-def test_tracking_is_off(db):
-    assert db.do("CLIENT", "TRACKINGINFO") == db.map({b"flags": [b"off"], b"redirect": -1, b"prefixes": []})
-    assert db.do("CLIENT", "GETREDIR") == -1
-    assert db.do("CLIENT", "TRACKING", "OFF") == b"OK"
-    assert db.error("CLIENT", "TRACKING", "x") == SYNTAX
-    assert db.error("CLIENT", "CACHING", "YES") == (
-        "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT"
-        " mode enabled"
-    )
-
-
-def test_tracking_cannot_be_turned_on_yet(db):
-    if db.kind in ("engine", "server"):
-        assert db.error("CLIENT", "TRACKING", "ON").startswith("ERR CLIENT TRACKING ON is not supported")
-        assert db.do("CLIENT", "GETREDIR") == -1

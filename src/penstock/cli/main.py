@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from penstock import __version__
+from penstock.version import __version__
 from penstock.cli import serve
 from penstock.errors import PenstockError
 

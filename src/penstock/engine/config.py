@@ -37,6 +37,7 @@ class Config:
         self.slowlog_max_len = 128
         self.script_time_limit_ms = 5_000
         self.max_bulk_bytes = 512 * 1024 * 1024
+        self.tracking_max_keys = 1_000_000
         self.notify_classes: frozenset[str] = frozenset()
         self._shared: bytes | None = None
 
@@ -184,6 +185,7 @@ PARAMETERS: Final[dict[bytes, Parameter]] = {
     b"busy-reply-threshold": Parameter("script_time_limit_ms", _number(0, _MAX_INT64), _show),
     b"lua-time-limit": Parameter("script_time_limit_ms", _number(0, _MAX_INT64), _show),
     b"proto-max-bulk-len": Parameter("max_bulk_bytes", None, _show),
+    b"tracking-table-max-keys": Parameter("tracking_max_keys", _number(0, _MAX_INT64), _show),
     b"notify-keyspace-events": Parameter("notify_classes", _events, _show_events),
     # What clients and benchmark tools ask for; true statements about this store.
     b"save": _constant(b""),

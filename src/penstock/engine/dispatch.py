@@ -30,7 +30,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.engine.commands.registry import Argv
 from penstock.engine.control import SlowScriptError
@@ -71,6 +71,8 @@ class Dispatcher:
         self.resolve = self.table.resolve
         #: (session, item) to deliver once the unit is committed
         self.out: list[tuple[Session, Reply]] = []
+        #: as ``out``, but for after the reply of the command that runs
+        self.late: list[tuple[Session, Reply]] = []
         #: takes back changes of session state if the unit is done again, last first
         self.undo: list[Callable[[], None]] = []
         #: runs after the commit (signals to other processes, files to remove)
@@ -134,12 +136,14 @@ class Dispatcher:
 
     def _attempt(self, work: Callable[[], None], write: bool) -> None:
         """Do ``work`` in a unit until it is committed, growing the map or turning to writing on the way."""
-        env = self._engine.env
+        env, tracking = self._engine.env, self._engine.tracking
         room_was_made = False
         while True:
             try:
                 self._begin(write)
                 work()
+                if tracking.announcements:
+                    self._announce()
                 self._unit.commit()
             except NeedsWriteError:
                 self._abort()
@@ -160,11 +164,13 @@ class Dispatcher:
 
     def _begin(self, write: bool) -> None:
         self.out = []
+        self.late = []
         self.undo = []
         self.after_commit = []
         self.after_delivery = []
         self.after_abort = []
         self._unit.begin(write)
+        self._engine.tracking.announcements.clear()
         self._engine.refresh_shared()
 
     def _abort(self) -> None:
@@ -211,9 +217,9 @@ class Dispatcher:
                 reply = error
                 unit.serial += 1
                 self._engine.statistics.count_error(error)
-            if changes.ready or changes.events:
-                self.settle()
-            if reply is not NO_REPLY:
+            if changes.unsettled:
+                self._conclude(session, reply)
+            elif reply is not NO_REPLY:
                 out.append((session, reply))
             ended = perf_counter_ns()
             if ended - started > slow_ns:
@@ -271,10 +277,18 @@ class Dispatcher:
                 reply = entry.handler(session, argv)
         except CommandError:
             self._unit.serial += 1
+            self._after_call(session, argv, entry)
             raise
-        if self._changes.events:
-            self._publish_events()
+        self._after_call(session, argv, entry)
         return reply
+
+    def _after_call(self, session: Session, argv: Argv, entry: Entry) -> None:
+        """What must not wait for the end of the whole: who reads a key after this is not meant by it."""
+        owner = session.caller or session
+        if self._changes.unsettled:
+            self._publish_changes(owner)
+        if owner.tracking is not None and entry.tells_keys:
+            self._engine.tracking.remember(owner, entry.spec, argv)
 
     def _call_shown(self, session: Session, argv: Argv, entry: Entry) -> Reply:
         """Call, and show the command to those who monitor: EVAL before what it calls, others when done."""
@@ -298,18 +312,39 @@ class Dispatcher:
         """Undo data, replies, events and session changes of what happens inside, if it raises."""
         return _Savepoint(self, self._unit)
 
-    def settle(self) -> None:
-        """After a whole command: publish events, serve blocked clients; either may cause the other."""
+    def settle(self, current: Session | None = None) -> None:
+        """After a whole command: publish changes, serve blocked clients; either may cause the other."""
         changes = self._changes
-        while changes.ready or changes.events:
-            self._publish_events()
+        changes.unsettled = False
+        while changes.ready or changes.events or changes.touched:
+            self._publish_changes(current)
             ready, changes.ready[:] = changes.ready[:], []
             if ready:
                 self._engine.waiting.serve(ready)
 
-    def _publish_events(self) -> None:
+    def _conclude(self, session: Session, reply: Reply) -> None:
+        """Settle, answer, and send what has to follow the answer."""
+        self.settle(session)
+        if reply is not NO_REPLY:
+            self.out.append((session, reply))
+        self.out += self.late
+        self.late.clear()
+
+    def _announce(self) -> None:
+        """Before the commit; burying a dead process on the way may change more."""
+        tracking = self._engine.tracking
+        while tracking.announcements:
+            tracking.announce()
+            self.settle()
+
+    def _publish_changes(self, current: Session | None) -> None:
         """In the order in which they happened, also among what scripts and transactions publish."""
         changes = self._changes
+        if changes.touched:
+            touched, changes.touched[:] = changes.touched[:], []
+            self._engine.tracking.invalidate(touched, current)
+        if not changes.events:
+            return
         events, changes.events[:] = changes.events[:], []
         for database, event, key in events:
             self._engine.pubsub.publish_event(database, event, key)
@@ -327,12 +362,17 @@ class Dispatcher:
         if refusal is not None:
             if session.queue is not None:
                 session.assign(queue_broken=True)
+            self._engine.tracking.spend_caching(session, argv)
             raise refusal
         if self._engine.pause is not None and self._hold(session, entry, self._engine.pause):
             return self._defer(session, argv)
         if session.queue is not None and entry.name not in _NEVER_QUEUED:
             return self._enqueue(session, argv, entry)
-        return self.call(session, argv, entry)
+        try:
+            return self.call(session, argv, entry)
+        finally:
+            if session.tracking is not None:
+                self._engine.tracking.spend_caching(session, argv)
 
     def _refusal(self, session: Session, entry: Entry) -> CommandError | None:
         """Why the session may not call the command now; checked in Redis's order."""
@@ -381,26 +421,29 @@ class _Savepoint:
     def __init__(self, dispatcher: Dispatcher, unit: Unit) -> None:
         self._dispatcher = dispatcher
         self._unit = unit
-        self._marks = (0, 0, 0, 0, 0)
+        self._marks: tuple[int, ...] = ()
 
     def __enter__(self) -> None:
-        d = self._dispatcher
-        changes = d._changes
-        self._marks = (
-            len(d.out), len(d.undo), len(d.after_commit), len(changes.events), len(changes.ready),
-        )  # fmt: skip
+        self._marks = tuple(map(len, self._lists()))
         self._unit.enter_savepoint()
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._unit.leave_savepoint(keep=kind is None)
         if kind is None:
             return
-        d = self._dispatcher
-        out, undo, after, events, ready = self._marks
-        for action in reversed(d.undo[undo:]):
+        for action in reversed(self._dispatcher.undo[self._marks[0] :]):
             action()
-        del d.out[out:], d.undo[undo:], d.after_commit[after:]
-        del d._changes.events[events:], d._changes.ready[ready:]
+        for items, mark in zip(self._lists(), self._marks, strict=True):
+            del items[mark:]
+
+    def _lists(self) -> tuple[list[Any], ...]:
+        """Everything that a unit collects for later."""
+        d, changes = self._dispatcher, self._dispatcher._changes
+        announcements = self._dispatcher._engine.tracking.announcements
+        return (
+            d.undo, d.out, d.late, d.after_commit,
+            changes.events, changes.ready, changes.touched, announcements,
+        )  # fmt: skip
 
 
 def _writes(session: Session, entry: Entry) -> bool:

@@ -36,6 +36,7 @@ from penstock.engine.storage.environment import DEFAULT_MAX_BYTES, Durability, o
 from penstock.engine.storage.layout import DATABASES
 from penstock.engine.storage.transaction import Unit
 from penstock.engine.storage.upgrade import check_format
+from penstock.engine.tracking import KeyTracking
 from penstock.engine.waiting import Waiting
 from penstock.errors import ClosedError, CommandError
 
@@ -69,6 +70,7 @@ class Engine:
         self.statistics = Statistics(clock)
         self.mailboxes = Mailboxes(self.unit, path / "signals", queue_limit)
         self.pubsub = PubSub(self, self.unit, self.mailboxes)
+        self.tracking = KeyTracking(self, self.unit, self.mailboxes)
         self.waiting = Waiting(self, self.unit, self.mailboxes)
         self.dispatcher = Dispatcher(self, self.unit)
         self.scripts = Scripts(self)
@@ -113,7 +115,8 @@ class Engine:
             return
         session.closed = True
         self.set_monitoring(session, False)
-        if (session.is_subscribed or session.blocked is not None) and not self._closed:
+        has_rows = session.is_subscribed or session.blocked is not None or session.tracking is not None
+        if has_rows and not self._closed:
             self.run_task(lambda: self._remove_mailbox(session))
         self.sessions.pop(session.number, None)
 
@@ -139,6 +142,7 @@ class Engine:
     def _remove_mailbox(self, session: Session) -> None:
         mailbox = self.mailboxes.address(session.number)
         self.pubsub.subscriptions.remove_all(mailbox)
+        self.tracking.stop(session)
         self.waiting.forget(mailbox)
         self.mailboxes.empty_mailbox(mailbox, self._restore)
         self.dispatcher.settle()
@@ -169,13 +173,12 @@ class Engine:
         dispatcher, mailboxes = self.dispatcher, self.mailboxes
         mailboxes.begin()
         if not self.unit.writable:
-            self.changes.begin(_NOTHING, False, False)
+            self.changes.begin(_NOTHING, False, False, False)
             return
-        system = self.unit.tables["system"]
-        self.config.load_shared(self.unit.get(b"config", None, system))
-        watching = self.unit.entries(self.unit.tables["watched"]) > 0
-        awaited = self.unit.entries(self.unit.tables["waiters"]) > 0
-        self.changes.begin(self.config.notify_classes, watching, awaited)
+        unit, tables = self.unit, self.unit.tables
+        self.config.load_shared(unit.get(b"config", None, tables["system"]))
+        watching, awaited = unit.has_rows(tables["watched"]), unit.has_rows(tables["waiters"])
+        self.changes.begin(self.config.notify_classes, watching, awaited, self.tracking.is_wanted())
         dispatcher.after_commit.append(mailboxes.committed)
         dispatcher.after_abort.append(mailboxes.aborted)
 
@@ -213,6 +216,8 @@ class Engine:
         for item in self.mailboxes.collect():
             session = self.sessions.get(item.session_number)
             if session is None:
+                if item.session_number == 0:
+                    self.tracking.receive(item.value)
                 continue
             if item.is_reply:
                 self.waiting.set_blocked(session, None)

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import penstock
 from penstock.engine.bus.subscriptions import CHANNEL, PATTERN, SHARD
 from penstock.engine.pausing import is_held
+from penstock.version import __version__
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
@@ -73,7 +73,7 @@ def human(size_bytes: int) -> str:
 def _server(engine: Engine) -> Facts:
     uptime_s = (engine.clock.now_ms() - engine.statistics.started_ms) // 1000
     yield "redis_version", COMPATIBLE_VERSION
-    yield "penstock_version", penstock.__version__
+    yield "penstock_version", __version__
     yield "redis_mode", "standalone"
     yield "os", f"{platform.system()} {platform.release()} {platform.machine()}"
     yield "arch_bits", sys.maxsize.bit_length() + 1
@@ -94,7 +94,7 @@ def _clients(engine: Engine) -> Facts:
     yield "cluster_connections", 0
     yield "maxclients", engine.config.max_clients
     yield "blocked_clients", waiting
-    yield "tracking_clients", 0
+    yield "tracking_clients", engine.tracking.session_count
 
 
 def _memory(engine: Engine) -> Facts:
@@ -137,6 +137,8 @@ def _stats(engine: Engine) -> Facts:
     yield "pubsub_channels", len(subscriptions.names(CHANNEL))
     yield "pubsub_patterns", len(subscriptions.names(PATTERN))
     yield "pubsubshard_channels", len(subscriptions.names(SHARD))
+    yield "tracking_total_keys", engine.tracking.key_count
+    yield "tracking_total_prefixes", engine.tracking.prefix_count
     yield "total_error_replies", sum(statistics.errors_by_code.values())
 
 

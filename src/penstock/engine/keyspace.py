@@ -7,7 +7,7 @@ Rules
    it when the unit is writable.
 3. Each row of ``expiry:N`` belongs to exactly one live record with that deadline.
 4. Whoever changed a key says so with :meth:`changed`; that is what WATCH, keyspace
-   notifications and blocked clients live on.
+   notifications, key tracking and blocked clients live on.
 5. The collection touched last stays at hand (``_held``), so that a queue or counter that
    is hit again and again in a unit is not loaded each time. Whoever writes a record by
    another way lets go of it; so does the end of a unit, of a savepoint or of a command
@@ -63,14 +63,19 @@ EVENT_NEW: Final = "n"
 class Changes:
     """What a unit changed that others must learn: filled by keyspaces, emptied by the dispatcher."""
 
-    __slots__ = ("awaited", "events", "notify_classes", "observed", "ready", "watching")
+    __slots__ = (
+        "awaited", "events", "notify_classes", "observed", "ready", "touched", "tracked", "unsettled",
+        "watching",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         #: letters of the event classes somebody asked for
         self.notify_classes: frozenset[str] = frozenset()
         #: whether any key of the store is under WATCH
         self.watching = False
-        #: either of the two: the only thing the hot path looks at
+        #: whether any session of any process tracks keys (see ``tracking``)
+        self.tracked = False
+        #: any of the three: the only thing the hot path looks at
         self.observed = False
         #: whether any client of any process is blocked on a key
         self.awaited = False
@@ -78,14 +83,31 @@ class Changes:
         self.events: list[tuple[int, bytes, bytes]] = []
         #: (database, key) whose new content may serve a blocked client
         self.ready: list[tuple[int, bytes]] = []
+        #: keys that changed, for those who track them; None stands for all keys
+        self.touched: list[bytes | None] = []
+        #: set by whoever adds to one of the three lists
+        self.unsettled = False
 
-    def begin(self, notify_classes: frozenset[str], watching: bool, awaited: bool) -> None:
+    def begin(self, notify_classes: frozenset[str], watching: bool, awaited: bool, tracked: bool) -> None:
         self.notify_classes = notify_classes
         self.watching = watching
         self.awaited = awaited
-        self.observed = watching or bool(notify_classes)
+        self.tracked = tracked
+        self.refresh()
         self.events.clear()
         self.ready.clear()
+        self.touched.clear()
+        self.unsettled = False
+
+    def refresh(self) -> None:
+        """After one of the three reasons to observe has changed."""
+        self.observed = self.watching or self.tracked or bool(self.notify_classes)
+
+    def touch_all(self) -> None:
+        """Every key may have changed."""
+        if self.tracked and (not self.touched or self.touched[-1] is not None):
+            self.touched.append(None)
+            self.unsettled = True
 
 
 class Keyspace:
@@ -265,6 +287,7 @@ class Keyspace:
         """FLUSHDB: every key of this database, at the cost of its pages."""
         if self.changes.watching:
             self._touch_watched_in(self)
+        self.changes.touch_all()
         for table in self._tables():
             self.unit.empty(table)
         self._drop_garbage()
@@ -387,6 +410,7 @@ class Keyspace:
         if self.changes.watching:
             self._touch_watched_in(self, other)
             other._touch_watched_in(self, other)
+        self.changes.touch_all()
         for mine, theirs in zip(self._tables(), other._tables(), strict=True):
             self._exchange_rows(mine, theirs)
         mine_garbage, their_garbage = self._drop_garbage(), other._drop_garbage()
@@ -493,17 +517,23 @@ class Keyspace:
         if changes.observed:
             if changes.watching:
                 self._touch_watched(key)
+            if changes.tracked:
+                changes.touched.append(key)
+                changes.unsettled = True
             if event_class in changes.notify_classes:
                 changes.events.append((self.index, event, key))
+                changes.unsettled = True
 
     def ready(self, key: bytes) -> None:
         """The key gained content that a blocked client may be waiting for."""
         if self.changes.awaited:
             self.changes.ready.append((self.index, key))
+            self.changes.unsettled = True
 
     def _notify_new(self, key: bytes) -> None:
         if EVENT_NEW in self.changes.notify_classes:
             self.changes.events.append((self.index, b"new", key))
+            self.changes.unsettled = True
 
     def watch(self, key: bytes) -> int:
         """Put a key under watch; answers the revision to compare with :meth:`revision`."""
@@ -513,7 +543,8 @@ class Keyspace:
             # A revision never used before: a row that was swept and made anew is another watch.
             revision = self.unit.take_number(b"ticket") << 20
         self.unit.put(row, U64.pack(revision) + U64.pack(self.unit.now_ms), db=self._watched)
-        self.changes.watching = self.changes.observed = True
+        self.changes.watching = True
+        self.changes.refresh()
         return revision
 
     def revision(self, key: bytes) -> int | None:

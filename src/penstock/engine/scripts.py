@@ -118,11 +118,14 @@ class Scripts:
             raise CommandError("ERR Can not execute a script with write flag using *_ro command.")
         self._readonly = readonly or no_writes
         self._session.ks = caller.ks
+        self._session.caller = caller
         try:
             with self._engine.dispatcher.savepoint():
                 return self._get_runtime().run(script, keys, args, time_limit_s=self.inline_limit_s)
         except ScriptTimeoutError as error:
             raise SlowScriptError from error
+        finally:
+            self._session.caller = None
 
     def _call(self, argv: list[bytes], resp3: bool) -> Reply:
         """What redis.call does."""

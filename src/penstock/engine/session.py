@@ -17,6 +17,7 @@ not authenticated  only AUTH, HELLO, QUIT, RESET
 in MULTI           commands are queued
 subscribed, RESP2  only the subscribe family, PING, QUIT, RESET
 monitor            nothing that reads or writes keys
+tracks its reads   the keys of what is only read are remembered
 =================  ====================================================
 
 While any session monitors, or while clients are paused, every session is gated: the
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from penstock.engine.engine import Engine
     from penstock.engine.keyspace import Keyspace
     from penstock.engine.table import Entry
+    from penstock.engine.tracking import Tracking
 
 Sink: TypeAlias = Callable[[Reply], None]
 
@@ -82,8 +84,11 @@ class Session:
         self.shard_channels: set[bytes] = set()
         self.blocked: Waiter | None = None
         self.deferred: deque[list[bytes]] = deque()
+        self.tracking: Tracking | None = None
         self.monitoring = False
         self.in_script = False
+        #: in a script: who called it
+        self.caller: Session | None = None
         self.in_exec = False
         self.hanging_up = False
         self.closed = False
@@ -137,6 +142,7 @@ class Session:
             or bool(self.deferred)
             or self.queue is not None
             or self.hanging_up
+            or (self.tracking is not None and self.tracking.prefixes is None)
             or engine.pause is not None
             or bool(engine.monitors)
             or (self.protocol == 2 and self.is_subscribed)

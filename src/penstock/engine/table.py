@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _WRITES_TOO: Final = frozenset(
     {b"EVAL", b"EVALSHA", b"EXEC", b"WATCH", b"SCRIPT|LOAD", b"SCRIPT|FLUSH", b"CONFIG|SET", b"RESET",
      b"SUBSCRIBE", b"UNSUBSCRIBE", b"PSUBSCRIBE", b"PUNSUBSCRIBE", b"SSUBSCRIBE", b"SUNSUBSCRIBE",
-     b"CLIENT|UNBLOCK", b"FLUSHALL", b"FLUSHDB"}
+     b"CLIENT|UNBLOCK", b"CLIENT|TRACKING", b"FLUSHALL", b"FLUSHDB"}
 )  # fmt: skip
 #: They store scripts or messages, or run who knows what.
 _NEEDS_ROOM_TOO: Final = frozenset({b"EVAL", b"EVALSHA", b"SCRIPT|LOAD", b"PUBLISH", b"SPUBLISH"})
@@ -41,6 +41,7 @@ class Entry:
         "needs_room",
         "spec",
         "subcommands",
+        "tells_keys",
         "writes",
     )
 
@@ -56,6 +57,8 @@ class Entry:
         self.writes = spec.is_write or spec.is_blocking or name in _WRITES_TOO
         self.needs_room = spec.denyoom or name in _NEEDS_ROOM_TOO
         self.is_script = name in _SCRIPTS
+        #: whether who tracks keys must be told later that those of this command changed
+        self.tells_keys = spec.is_readonly and not self.is_script
 
     def _only_a_container(self, s: Session, argv: Argv) -> Reply:
         raise catalogue.arity_error(self.spec.full_name)
@@ -70,7 +73,7 @@ class Refusal(Entry):
         self.name = b""
         self.least, self.most = 1, _ENDLESS
         self.subcommands = {}
-        self.writes = self.needs_room = self.is_script = False
+        self.writes = self.needs_room = self.is_script = self.tells_keys = False
         self.error = error
         self.handler = self._refuse
 

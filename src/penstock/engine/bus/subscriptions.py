@@ -1,4 +1,4 @@
-"""Who listens to what: channels, patterns and shard channels, in tables that all processes see.
+"""Who listens to what: channels, patterns, shard channels and changes of keys, in tables that all see.
 
 Rows of ``channels`` and ``subscribed`` mirror one another (see ``storage.layout``): the
 first answers "who listens to this?", the second "what does this mailbox listen to?",
@@ -17,6 +17,8 @@ from penstock.engine.storage.transaction import Unit
 CHANNEL: Final = b"c"
 PATTERN: Final = b"p"
 SHARD: Final = b"s"
+#: Wants to know which keys change (see ``tracking``); has no name.
+TRACKER: Final = b"t"
 
 
 class Subscriptions:

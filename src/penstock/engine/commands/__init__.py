@@ -3,6 +3,7 @@
 from penstock.engine.commands import (
     bitmaps,
     blocking,
+    client_tracking,
     clients,
     connection,
     dump,
@@ -30,6 +31,7 @@ from penstock.engine.commands import (
 __all__ = [
     "bitmaps",
     "blocking",
+    "client_tracking",
     "clients",
     "connection",
     "dump",

@@ -1,6 +1,7 @@
 """CLIENT and its subcommands: names, lists, killing, unblocking, pausing, reply modes.
 
 It speaks of the sessions of this process; other processes on the store have their own.
+CLIENT TRACKING and its relatives are in ``client_tracking``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from penstock.engine.control import ReplyMode
 from penstock.engine.pausing import Pause, is_held
 from penstock.engine.session import Session
 from penstock.errors import CommandError
-from penstock.protocol.replies import NO_REPLY, OK, Reply, SetReply, Verbatim
+from penstock.protocol.replies import NO_REPLY, OK, Reply, Verbatim
 
 _TYPES: Final = (b"normal", b"master", b"replica", b"slave", b"pubsub")
 
@@ -23,6 +24,7 @@ _TYPES: Final = (b"normal", b"master", b"replica", b"slave", b"pubsub")
 def describe(session: Session) -> bytes:
     """One line of CLIENT LIST."""
     now = session.engine.clock.now_ms()
+    redirect = -1 if session.tracking is None else session.tracking.redirect
     queued = -1 if session.queue is None else len(session.queue)
     # A command that was refused by its name has an entry without one.
     command = (session.last_entry and session.last_entry.name.lower()) or b"NULL"
@@ -32,7 +34,7 @@ def describe(session: Session) -> bytes:
         f" idle={max(now - session.last_used_ms, 0) // 1000} flags={_flags(session)} db={session.ks.index}"
         f" sub={len(session.channels)} psub={len(session.patterns)} ssub={len(session.shard_channels)}"
         f" multi={queued} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0"
-        f" events=r cmd={_text(command)} user=default redir=-1 resp={session.protocol}"
+        f" events=r cmd={_text(command)} user=default redir={redirect} resp={session.protocol}"
     ).encode("utf-8", "surrogateescape")
 
 
@@ -46,6 +48,9 @@ def _flags(session: Session) -> str:
         "P": session.is_subscribed,
         "x": session.queue is not None,
         "b": session.blocked is not None,
+        "t": session.tracking is not None,
+        "R": session.tracking is not None and session.tracking.broken,
+        "B": session.tracking is not None and session.tracking.prefixes is not None,
         "c": session.hanging_up,
         "U": session.address.startswith(b"/"),
         "e": session.no_evict,
@@ -242,34 +247,3 @@ def client_no_evict(s: Session, argv: Argv) -> Reply:
         raise syntax_error()
     s.assign(no_evict=mode == b"ON")
     return OK
-
-
-# ---------------------------------------------------------------------------- tracking
-
-
-@command("CLIENT|TRACKING")
-def client_tracking(s: Session, argv: Argv) -> Reply:
-    mode = argv[2].upper()
-    if mode == b"ON":
-        raise CommandError("ERR CLIENT TRACKING ON is not supported: no key invalidations are sent")
-    if mode != b"OFF":
-        raise syntax_error()
-    return OK
-
-
-@command("CLIENT|CACHING")
-def client_caching(s: Session, argv: Argv) -> Reply:
-    raise CommandError(
-        "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT"
-        " mode enabled"
-    )
-
-
-@command("CLIENT|TRACKINGINFO")
-def client_trackinginfo(s: Session, argv: Argv) -> Reply:
-    return {b"flags": SetReply([b"off"]), b"redirect": -1, b"prefixes": []}
-
-
-@command("CLIENT|GETREDIR")
-def client_getredir(s: Session, argv: Argv) -> Reply:
-    return -1

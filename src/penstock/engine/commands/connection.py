@@ -161,6 +161,7 @@ def reset(s: Session, argv: Argv) -> Reply:
     if s.is_subscribed:
         unsubscribe_everything(s)
     stop_monitoring(s)
+    s.engine.tracking.stop(s)
     _switch_protocol(s, 2 if s.is_remote else 3)
     if s.reply_mode is not ReplyMode.ON:
         s.push(ReplyMode.ON)

@@ -23,7 +23,7 @@ _ARGUMENTS: Final[Mapping[str, str]] = {
     "CLIENT PAUSE": "<milliseconds> [WRITE|ALL]",
     "CLIENT REPLY": "ON|OFF|SKIP",
     "CLIENT SETNAME": "<name>",
-    "CLIENT TRACKING": "ON|OFF",
+    "CLIENT TRACKING": "ON|OFF [REDIRECT <id>] [PREFIX <prefix> ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
     "CLIENT UNBLOCK": "<id> [TIMEOUT|ERROR]",
     "CLUSTER COUNTKEYSINSLOT": "<slot>",
     "CLUSTER GETKEYSINSLOT": "<slot> <count>",

@@ -95,7 +95,7 @@ def _share_events(s: Session) -> None:
     engine.unit.put(b"config", row, db=engine.unit.tables["system"])
     engine.config.load_shared(row)
     engine.changes.notify_classes = engine.config.notify_classes
-    engine.changes.observed = engine.changes.watching or bool(engine.config.notify_classes)
+    engine.changes.refresh()
 
 
 @command("CONFIG|RESETSTAT")

@@ -106,6 +106,11 @@ class Unit:
         assert self._txn is not None
         return int(self._txn.stat(table)["entries"])
 
+    def has_rows(self, table: Table, prefix: bytes = b"") -> bool:
+        """Whether any row's key starts with ``prefix``; cheaper than counting."""
+        cursor = self.cursor(table)
+        return bool(cursor.set_range(prefix)) and cursor.key().startswith(prefix)
+
     def empty(self, table: Table) -> None:
         """Remove every row of a table."""
         assert self._txn is not None
