@@ -15,6 +15,8 @@
     ├── CommandTimeoutError   no reply within the time given (also a TimeoutError)
     ├── BackpressureError     too many commands wait; the limit is named
     ├── AuthenticationError   the server refused the credentials
+    ├── WatchError            watched keys changed; nothing of the transaction ran
+    ├── UsageError            it cannot be done this way; the message says how
     ├── ClosedError           used after close, after fork, or on another event loop
     └── ConfigError           a setting makes no sense; the message names it
 
@@ -91,6 +93,14 @@ class BackpressureError(PenstockError):
 
 class AuthenticationError(PenstockError):
     """The server refused the credentials."""
+
+
+class WatchError(PenstockError):
+    """Keys that were watched have changed, so nothing of the transaction ran: read again, try again."""
+
+
+class UsageError(PenstockError):
+    """What was asked for cannot be done this way; the message says how it can."""
 
 
 class ClosedError(PenstockError):

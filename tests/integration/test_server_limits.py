@@ -139,7 +139,7 @@ async def in_process(store: Path, **settings: Any) -> AsyncIterator[Server]:
             yield server
         finally:
             await server.stop()
-        assert not server.executor.connections
+        assert not server.executor.guests
         assert not engine.sessions
 
 
@@ -185,14 +185,14 @@ async def test_protected_mode_follows_the_password(tmp_path: Path) -> None:
 async def test_a_closed_session_never_receives(tmp_path: Path) -> None:
     async with in_process(tmp_path / "s.pen") as server:
         _, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        while not server.executor.connections:
+        while not server.executor.guests:
             await asyncio.sleep(0)
-        connection = next(iter(server.executor.connections.values()))
+        connection = next(iter(server.executor.guests.values()))
         session = connection.session
         assert session is not None
         writer.write(pack("PING") * 3)
         writer.transport.abort()
-        while server.executor.connections:
+        while server.executor.guests:
             await asyncio.sleep(0)
         assert connection.transport is None
         session.sink(b"late")
@@ -206,7 +206,7 @@ async def test_a_reply_that_cannot_be_encoded_is_an_error_to_its_client_alone(tm
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(pack("PING"))
         assert await reader.readline() == b"+PONG\r\n"
-        connection = next(iter(server.executor.connections.values()))
+        connection = next(iter(server.executor.guests.values()))
         connection.receive(object())
         connection.flush()
         assert await reader.readline() == b"-ERR internal error: the reply cannot be sent\r\n"

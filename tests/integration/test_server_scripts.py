@@ -248,7 +248,7 @@ async def test_who_shares_a_batch_with_a_runaway_is_not_stuck(tmp_path: Path) ->
         try:
             engine.config.script_time_limit_ms = 50
             streams = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
-            while len(server.executor.connections) < 3:
+            while len(server.executor.guests) < 3:
                 await asyncio.sleep(0)
             # Each sends once a tick, so these make one batch.
             for (_, writer), argv in zip(

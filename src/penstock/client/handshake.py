@@ -10,12 +10,14 @@ In this order, each step answered before the next (they decide on one another):
 5. ``INFO server`` for the version (a refusal is tolerated)
 6. ``CLUSTER INFO`` must say ``cluster_state:ok`` where a cluster was asked for
 7. ``READONLY`` on a replica
+8. ``CLIENT TRACKING ON`` where replies are cached; it must be RESP3
 
 What comes out of a refusal:
 
 =======================  ==============================================================
 ``AuthenticationError``  wrong, missing or insufficient credentials
-``ConfigError``          the database or the client name is refused; it is no cluster
+``ConfigError``          the database or the client name is refused; it is no cluster; it cannot
+                         tell of changes
 ``NotSentError``         the server is loading, or the cluster is not ready: try later
 ``ConnectionLostError``  any other refusal
 =======================  ==============================================================
@@ -44,6 +46,8 @@ class Introduction:
     client_name: str | None = None
     expects_cluster: bool = False
     reads_from_replica: bool = False
+    #: the server shall tell of changes to what was read here
+    tracks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,8 @@ async def shake_hands(connection: Connection, intro: Introduction, name: str) ->
             await _check_cluster(connection, name)
         if intro.reads_from_replica:
             await _read_only(connection)
+        if intro.tracks:
+            await _track(connection, protocol, name)
     except CommandError as error:
         raise _translated(error, name) from error
     return ServerFacts(
@@ -156,6 +162,13 @@ async def _read_only(connection: Connection) -> None:
         # A replica outside a cluster answers reads without it.
         if "cluster support disabled" not in str(error):
             raise
+
+
+async def _track(connection: Connection, protocol: int, name: str) -> None:
+    what = f"client_cache_entries cannot be used, since {name} does not tell of changes"
+    if protocol != 3:
+        raise ConfigError(f"{what}: it knows no RESP3")
+    await _set_up(connection, what, "CLIENT", "TRACKING", "ON")
 
 
 def _translated(error: CommandError, name: str) -> Exception:

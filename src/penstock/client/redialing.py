@@ -6,7 +6,9 @@ what happened                what follows
 a dial failed                the policy's delay
 credentials refused          the end; with a ``credential_provider``, and after a
                              first success, the policy's delay
-a setting makes no sense     the end; after a first success, the policy's delay
+a setting makes no sense,    the end; after a first success, the policy's delay
+or a store cannot be opened
+a store of another version   the end
 a good connection was lost   at once: most losses are a server that restarts
 a short-lived one was lost   the policy's delay: a server that ends every connection
                              is not hammered
@@ -22,7 +24,7 @@ import random
 from typing import Final
 
 from penstock.client.config import Settings
-from penstock.errors import AuthenticationError, ConfigError
+from penstock.errors import AuthenticationError, ConfigError, StoreError, StoreFormatError
 
 log = logging.getLogger("penstock.client")
 
@@ -61,7 +63,9 @@ class Redialing:
         """Whether trying again is pointless. What was right once may be so again soon."""
         if isinstance(error, AuthenticationError):
             return not self.was_open or self._settings.credential_provider is None
-        return isinstance(error, ConfigError) and not self.was_open
+        if isinstance(error, StoreFormatError):
+            return True
+        return isinstance(error, ConfigError | StoreError) and not self.was_open
 
     def _policy_s(self) -> float | None:
         self._attempts += 1

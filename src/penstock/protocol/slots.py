@@ -19,6 +19,7 @@ This module knows nothing of nodes: who serves a slot is the router's business.
 from __future__ import annotations
 
 from binascii import crc_hqx
+from functools import cache
 from typing import Final
 
 SLOT_COUNT: Final = 16384
@@ -36,3 +37,16 @@ def hash_tag(key: bytes) -> bytes:
 def key_slot(key: bytes) -> int:
     """The slot of a key, 0 to 16,383."""
     return crc_hqx(hash_tag(key), 0) % SLOT_COUNT
+
+
+def key_for_slot(slot: int) -> bytes:
+    """Some key of that slot, to find its server by."""
+    if not 0 <= slot < SLOT_COUNT:
+        raise ValueError(f"slot must be from 0 to {SLOT_COUNT - 1}, not {slot}")
+    return _keys_by_slot()[slot]
+
+
+@cache
+def _keys_by_slot() -> dict[int, bytes]:
+    """CRC-16 maps the two-byte keys one to one, so each slot has four of them."""
+    return {key_slot(key): key for key in (number.to_bytes(2, "big") for number in range(1 << 16))}

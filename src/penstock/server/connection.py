@@ -132,7 +132,7 @@ class Connection(asyncio.Protocol):
             session.refresh_gate()
             self._guarded = True
         self.session = session
-        self._executor.connections[session.number] = self
+        self._executor.guests[session.number] = self
 
     def data_received(self, data: bytes) -> None:
         session = self.session
@@ -318,19 +318,20 @@ class Connection(asyncio.Protocol):
             log.warning("closing %r: it does not read its replies", session)
             self.abort()
 
-    def encode_aside(self, reply: Reply) -> bytes:
-        """What to send for an item, while the engine runs elsewhere and ``_out`` belongs to its thread."""
+    def write_aside(self, items: list[Reply]) -> None:
+        """Write these while the engine runs elsewhere and ``_out`` belongs to its thread."""
+        data = b"".join(map(self._encode_aside, items))
+        if self.transport is not None:
+            self.transport.write(data)
+            if self.closing:
+                self.transport.close()
+
+    def _encode_aside(self, reply: Reply) -> bytes:
         try:
             encoded = self._encode(reply)
         except TypeError:
             encoded = self._obey(reply)
         return encoded if self._reply_mode is ReplyMode.ON else b""
-
-    def write_aside(self, data: bytes) -> None:
-        if self.transport is not None:
-            self.transport.write(data)
-            if self.closing:
-                self.transport.close()
 
     def _close_with(self, last_words: bytes) -> None:
         """Write this after what was answered before, and close."""

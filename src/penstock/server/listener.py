@@ -1,6 +1,6 @@
 """A server: listens, decides who may come in, stops gracefully.
 
-What clients send is the business of ``connection`` and ``executor``.
+What clients send is the business of ``connection`` and of the host's executor.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final
 
 from penstock.engine import Engine
 from penstock.errors import ConfigError
+from penstock.host import Executor
 from penstock.server import sockets
 from penstock.server.connection import Connection
-from penstock.server.executor import Executor
 from penstock.server.settings import ServerSettings, is_loopback
 
 _TOO_MANY: Final = "ERR max number of clients reached"
@@ -32,7 +32,9 @@ class Server:
     def __init__(self, engine: Engine, settings: ServerSettings) -> None:
         settings.check()
         self.settings = settings
-        self.executor = Executor(engine, settings.script_inline_limit_s, self.request_stop)
+        self.executor: Executor[Connection] = Executor(
+            engine, settings.script_inline_limit_s, self.request_stop
+        )
         self._engine = engine
         self._listeners: list[asyncio.Server] = []
         self._unix_identity: tuple[int, int] | None = None
@@ -104,7 +106,7 @@ class Server:
         deadline_s = asyncio.get_running_loop().time() + self.settings.shutdown_timeout_s
         # One round to read what lies in the sockets already; whoever sends on would never end it.
         await asyncio.sleep(_POLL_S)
-        for connection in self.executor.connections.values():
+        for connection in self.executor.guests.values():
             connection.hold(True)
         await self._wait_until_idle(deadline_s)
         await self._close_connections(deadline_s)
@@ -120,7 +122,7 @@ class Server:
         await _poll(lambda: executor.is_idle, deadline_s)
 
     async def _close_connections(self, deadline_s: float) -> None:
-        connections = self.executor.connections
+        connections = self.executor.guests
         for connection in list(connections.values()):
             connection.close()
         await _poll(lambda: not connections, deadline_s)
@@ -146,7 +148,7 @@ class Server:
         is_stranger = isinstance(peer, tuple) and not is_loopback(peer[0])
         if is_stranger and self.settings.protected and not config.requirepass:
             return _PROTECTED
-        if len(self.executor.connections) >= config.max_clients:
+        if len(self.executor.guests) >= config.max_clients:
             self._engine.statistics.sessions_rejected += 1
             return _TOO_MANY
         return None

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client import config
-from penstock.client.config import Address, Credentials, Settings, Target, open_settings, parse_url
+from penstock.client.config import Credentials, Settings, open_settings
 from penstock.client.policies import Constant, Exponential, NoReconnect
+from penstock.client.targets import Address, Target, parse_url
 from penstock.errors import ConfigError
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot as reference_slot
 
-from penstock.protocol.slots import SLOT_COUNT, hash_tag, key_slot
+from penstock.protocol.slots import SLOT_COUNT, hash_tag, key_for_slot, key_slot
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,9 @@ def test_hash_tag(key: bytes, tag: bytes) -> None:
 def test_slots_agree_with_another_implementation(key: bytes) -> None:
     assert key_slot(key) == reference_slot(key)
     assert 0 <= key_slot(key) < SLOT_COUNT
+
+
+def test_every_slot_has_a_key() -> None:
+    assert all(key_slot(key_for_slot(slot)) == slot for slot in range(SLOT_COUNT))
+    with pytest.raises(ValueError, match="slot must be from 0 to 16383, not 16384"):
+        key_for_slot(SLOT_COUNT)

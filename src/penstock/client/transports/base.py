@@ -58,6 +58,9 @@ class Transport(Protocol):
 
     #: the type of a push among the values that ``take`` answers
     push_type: type[list[Any]]
+    #: so far; 0 where nothing travels as bytes
+    bytes_sent: int
+    bytes_received: int
 
     def encode(self, arguments: Arguments) -> Any:
         """One command in the transport's own form; raises TypeError for what is no argument."""

@@ -260,6 +260,7 @@ class ScriptedTransport:
     """One connection to a :class:`ScriptedServer`."""
 
     push_type: type[list[Any]] = Push
+    bytes_sent = bytes_received = 0
 
     def __init__(self, server: ScriptedServer, receiver: Receiver) -> None:
         self._server = server

@@ -1,23 +1,21 @@
 """What is answered while a slow script keeps the engine busy.
 
 The engine runs in its own thread then, so nothing here may wait for it or change what it
-uses: only the connection's own state. As in Redis, one may authenticate, kill the script
+uses: only the session's own state. As in Redis, one may authenticate, kill the script
 or shut the server down; everything else is refused, and spoils an open transaction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from penstock.engine import Engine, Session
 from penstock.engine.control import Close
 from penstock.engine.table import Entry
 from penstock.errors import CommandError
+from penstock.host.guest import Guest
 from penstock.protocol.replies import OK, Reply
-
-if TYPE_CHECKING:
-    from penstock.server.connection import Connection
 
 BUSY: Final = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
 _NO_AUTH: Final = "NOAUTH Authentication required."
@@ -25,25 +23,23 @@ _CONNECTION_ONLY: Final = frozenset({b"AUTH", b"HELLO"})
 
 
 def answers_while_busy(
-    engine: Engine, connection: Connection, commands: list[list[bytes]], shut_down: Callable[[], None]
-) -> bytes:
-    """What to send to a connection that has nothing to do with the running script."""
-    out: list[bytes] = []
-    session = connection.session
+    engine: Engine, guest: Guest, commands: list[list[bytes]], shut_down: Callable[[], None] | None
+) -> list[Reply]:
+    """What to hand out to a guest that has nothing to do with the running script."""
+    items: list[Reply] = []
+    session = guest.session
     assert session is not None
-
-    def send(item: Reply) -> None:
-        out.append(connection.encode_aside(item))
-
+    if guest.closing:
+        return items
     for argv in commands:
-        if connection.closing:
-            break
         entry = engine.dispatcher.resolve(argv)
         try:
-            _answer(engine, session, argv, entry, send, shut_down)
+            _answer(engine, session, argv, entry, items.append, shut_down)
         except CommandError as error:
-            send(_spoil_transaction(session, entry.name, error))
-    return b"".join(out)
+            items.append(_spoil_transaction(session, entry.name, error))
+        if entry.name == b"QUIT":
+            break
+    return items
 
 
 def _answer(
@@ -52,7 +48,7 @@ def _answer(
     argv: list[bytes],
     entry: Entry,
     send: Callable[[Reply], None],
-    shut_down: Callable[[], None],
+    shut_down: Callable[[], None] | None,
 ) -> None:
     if entry.name == b"QUIT":
         send(OK)
@@ -65,11 +61,15 @@ def _answer(
         entry.handler(session, argv)  # raises what is wrong with name or arity
     elif entry.name == b"SCRIPT|KILL":
         send(engine.scripts.kill_running())
-    elif entry.name == b"SHUTDOWN" and b"NOSAVE" in (word.upper() for word in argv[1:]):
+    elif entry.name == b"SHUTDOWN" and shut_down is not None and _is_nosave(argv):
         engine.scripts.kill()
         shut_down()
     else:
         raise CommandError(BUSY)
+
+
+def _is_nosave(argv: list[bytes]) -> bool:
+    return b"NOSAVE" in (word.upper() for word in argv[1:])
 
 
 def _spoil_transaction(session: Session, name: bytes, error: CommandError) -> CommandError:

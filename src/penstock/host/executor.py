@@ -1,8 +1,8 @@
 """Runs what clients send, all commands of a tick as one batch.
 
-The event loop reads every ready socket, then one callback executes what arrived in one
-transaction and writes every reply: the group commit of the engine, and the least
-number of system calls.
+Everything that its guests hand over in one round of the event loop, one callback executes
+in one transaction and then flushes every reply: the group commit of the engine, and the
+least number of system calls. Who is alone on the loop need not wait for that callback.
 
 A script that takes long is moved to a thread, so that the loop stays responsive: its batch
 is undone, what came before it is done again, and the script runs alone in the thread. What
@@ -27,6 +27,10 @@ Rules:
    Sinks only append; everything else goes through ``on_loop``, so that the loop's view of a
    client changes together with the replies that it gets.
 3. A session ends after the commands that it sent, never while they wait.
+4. Nothing runs while replies are flushed: what comes back meanwhile waits for the next tick,
+   or newer replies would overtake older ones.
+
+It knows clients as :class:`~penstock.host.guest.Guest`, nothing of sockets or callers.
 """
 
 from __future__ import annotations
@@ -35,44 +39,53 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from contextvars import Context
+from typing import Final, Generic, TypeVar
 
 from penstock.engine import Engine, Session
 from penstock.engine.control import SlowScriptError
 from penstock.engine.duties import TICK_S
 from penstock.errors import CommandError, PenstockError
-from penstock.server.busy import answers_while_busy
-from penstock.server.connection import Connection
+from penstock.host.busy import answers_while_busy
+from penstock.host.guest import Guest
 
-log = logging.getLogger("penstock.server")
+log = logging.getLogger("penstock.host")
 
 Call = tuple[Session, list[bytes]]
+AnyGuest = TypeVar("AnyGuest", bound=Guest)
 
 _LARGEST_BATCH: Final = 10_000
 #: Before trying again what a full disk, say, did not allow.
 _RETRY_S: Final = 1.0
 
 
-class Executor:
-    """The engine's only user in this process, on behalf of every connection."""
+class Executor(Generic[AnyGuest]):
+    """The only user of its engine, on behalf of every guest. Belongs to the running event loop.
 
-    def __init__(self, engine: Engine, script_inline_limit_s: float, on_shutdown: Callable[[], None]) -> None:
+    ``on_shutdown`` is what SHUTDOWN does; without it there is no SHUTDOWN.
+    """
+
+    def __init__(
+        self, engine: Engine, script_inline_limit_s: float, on_shutdown: Callable[[], None] | None = None
+    ) -> None:
         self.engine = engine
         #: by number of their session
-        self.connections: dict[int, Connection] = {}
-        #: connections with replies to write this tick
-        self.dirty: list[Connection] = []
+        self.guests: dict[int, AnyGuest] = {}
+        #: guests with replies to flush this tick
+        self.dirty: list[AnyGuest] = []
         self._script_inline_limit_s = script_inline_limit_s
         self._shut_down = on_shutdown
         self._loop = asyncio.get_running_loop()
         self._batch: list[Call] = []
-        #: connections that go on when the batch is done
-        self._after_batch: list[Connection] = []
+        #: guests that go on when the batch is done
+        self._after_batch: list[AnyGuest] = []
+        self._is_flushing = False
         #: sessions whose clients are gone, to be ended when the batch is done
         self._leaving: list[Session] = []
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._signal_fd: int | None = None
-        self._duty = self._loop.call_later(TICK_S, self._do_duties)
+        # Of its own, since it outlives whatever its first guest is doing.
+        self._duty = self._loop.call_later(TICK_S, self._do_duties, context=Context())
         self._thread = ThreadPoolExecutor(1, "penstock-script")
         #: the session whose script the thread runs; None: the engine is on the loop
         self._away: Session | None = None
@@ -80,9 +93,10 @@ class Executor:
         self._busy_timer: asyncio.TimerHandle | None = None
         #: what the thread wants to be done on the loop
         self._when_back: list[Callable[[], None]] = []
-        #: connections that are not read while the engine is away
-        self._held: list[Connection] = []
-        engine.on_shutdown = lambda: self.on_loop(on_shutdown)
+        #: guests that send nothing while the engine is away
+        self._held: list[AnyGuest] = []
+        if on_shutdown is not None:
+            engine.on_shutdown = lambda: self.on_loop(on_shutdown)
 
     # ----------------------------------------------------------------- batches
 
@@ -96,6 +110,23 @@ class Executor:
             self._loop.call_soon(self._tick)
         for argv in commands:
             batch.append((session, argv))
+
+    def submit_promptly(self, session: Session, commands: list[list[bytes]]) -> None:
+        """As ``submit``, but run them at once if nobody else could join their batch."""
+        if (
+            self._batch
+            or self._away is not None
+            or self._is_flushing
+            or len(self.guests) > 1
+            or len(commands) > _LARGEST_BATCH
+        ):
+            self.submit(session, commands)
+        else:
+            self._run([(session, argv) for argv in commands])
+
+    def withdraw(self, session: Session) -> None:
+        """Forget the commands of a client that were not executed yet: nobody would take what they answer."""
+        self._batch = [call for call in self._batch if call[0] is not session]
 
     def _tick(self) -> None:
         if self._away is not None:
@@ -113,6 +144,9 @@ class Executor:
             self._loop.call_soon(self._tick)
         else:
             self._batch = []
+        self._run(batch)
+
+    def _run(self, batch: list[Call]) -> None:
         if not self._execute(batch):
             self._run_up_to_script(batch)
         if self._away is None:
@@ -130,11 +164,15 @@ class Executor:
 
     def _flush(self) -> None:
         dirty, self.dirty = self.dirty, []
-        for connection in dirty:
-            connection.flush()
+        self._is_flushing = True
+        try:
+            for guest in dirty:
+                guest.flush()
+        finally:
+            self._is_flushing = False
 
     def _settle(self) -> None:
-        """After everything that the engine did: end sessions, write replies, let connections go on."""
+        """After everything that the engine did: end sessions, flush replies, let guests go on."""
         if self._leaving and not self._batch:
             leaving, self._leaving = self._leaving, []
             for session in leaving:
@@ -142,8 +180,8 @@ class Executor:
         self._flush()
         if self._after_batch and not self._batch:
             waiting, self._after_batch = self._after_batch, []
-            for connection in waiting:
-                connection.batch_done()
+            for guest in waiting:
+                guest.batch_done()
         if self._signal_fd is None:
             self._listen_to_signals()
 
@@ -162,9 +200,9 @@ class Executor:
         while self._batch and self._away is None:
             self._run_batch()
 
-    def after_batch(self, connection: Connection) -> None:
-        """Call ``batch_done`` of the connection when everything handed over so far is answered."""
-        self._after_batch.append(connection)
+    def after_batch(self, guest: AnyGuest) -> None:
+        """Call the guest's ``batch_done`` when everything handed over so far is answered."""
+        self._after_batch.append(guest)
         if not self._batch or self._is_busy:
             self._loop.call_soon(self._tick)
 
@@ -242,53 +280,53 @@ class Executor:
             self._loop.call_soon(self._tick)
 
     def _submit_while_away(self, session: Session, commands: list[list[bytes]]) -> None:
-        connection = self.connections.get(session.number)
-        if connection is not None and self._is_refused(connection):
-            self._answer_busy(connection, commands)
+        guest = self.guests.get(session.number)
+        if guest is not None and self._is_refused(guest):
+            self._answer_busy(guest, commands)
             return
         self._batch += [(session, argv) for argv in commands]
-        if connection is not None:
-            connection.hold(True)
-            self._held.append(connection)
+        if guest is not None:
+            guest.hold(True)
+            self._held.append(guest)
 
-    def _is_refused(self, connection: Connection) -> bool:
+    def _is_refused(self, guest: AnyGuest) -> bool:
         """Whether the client is told that we are busy; who waits for an answer already is not."""
-        return self._is_busy and not connection.is_blocked and connection.session is not self._away
+        return self._is_busy and not guest.is_blocked and guest.session is not self._away
 
     def _turn_busy(self) -> None:
         """Those who wait behind the script are told so, from now on."""
         self._is_busy = True
         waiting, self._batch = self._batch, []
-        refused: dict[Connection, list[list[bytes]]] = {}
+        refused: dict[AnyGuest, list[list[bytes]]] = {}
         for session, argv in waiting:
-            connection = self.connections.get(session.number)
-            if connection is not None and self._is_refused(connection):
-                refused.setdefault(connection, []).append(argv)
+            guest = self.guests.get(session.number)
+            if guest is not None and self._is_refused(guest):
+                refused.setdefault(guest, []).append(argv)
             else:
                 self._batch.append((session, argv))
-        for connection, commands in refused.items():
-            self._answer_busy(connection, commands)
+        for guest, commands in refused.items():
+            self._answer_busy(guest, commands)
         self._release(self._is_refused)
         self._let_refused_go_on()
 
     def _let_refused_go_on(self) -> None:
         waiting, self._after_batch = self._after_batch, []
-        for connection in waiting:
-            if self._is_refused(connection):
-                connection.batch_done()
+        for guest in waiting:
+            if self._is_refused(guest):
+                guest.batch_done()
             else:
-                self._after_batch.append(connection)
+                self._after_batch.append(guest)
 
-    def _release(self, is_free: Callable[[Connection], bool]) -> None:
+    def _release(self, is_free: Callable[[AnyGuest], bool]) -> None:
         held, self._held = self._held, []
-        for connection in held:
-            if is_free(connection):
-                connection.hold(False)
+        for guest in held:
+            if is_free(guest):
+                guest.hold(False)
             else:
-                self._held.append(connection)
+                self._held.append(guest)
 
-    def _answer_busy(self, connection: Connection, commands: list[list[bytes]]) -> None:
-        connection.write_aside(answers_while_busy(self.engine, connection, commands, self._shut_down))
+    def _answer_busy(self, guest: AnyGuest, commands: list[list[bytes]]) -> None:
+        guest.write_aside(answers_while_busy(self.engine, guest, commands, self._shut_down))
 
     # --------------------------------------------------------- blocked clients
 
@@ -298,18 +336,18 @@ class Executor:
 
     def _after_block_change(self, session: Session) -> None:
         self._cancel_timer(session)
-        connection = self.connections.get(session.number)
-        if connection is None:
+        guest = self.guests.get(session.number)
+        if guest is None:
             return
         waiter = session.blocked
-        connection.is_blocked = waiter is not None
+        guest.is_blocked = waiter is not None
         if waiter is not None:
             if waiter.deadline_ms is not None:
                 self._set_timer(session, (waiter.deadline_ms - self.engine.clock.now_ms()) / 1000)
         elif session.deferred:
             self._put_first([(session, argv) for argv in session.deferred])
             session.deferred.clear()
-        connection.wait_for_batch()
+        guest.wait_for_batch()
 
     def _set_timer(self, session: Session, delay_s: float) -> None:
         self._timers[session.number] = self._loop.call_later(max(delay_s, 0), self._time_out, session)
@@ -335,7 +373,7 @@ class Executor:
 
     def leave(self, session: Session) -> None:
         """The client is gone. What it sent is still executed."""
-        self.connections.pop(session.number, None)
+        self.guests.pop(session.number, None)
         self._cancel_timer(session)
         if self._away is not None or self.has_commands_of(session):
             self._leaving.append(session)
@@ -351,12 +389,16 @@ class Executor:
 
     def close(self) -> None:
         """Stop everything; the engine must not be away."""
+        self.abandon()
+        if self._signal_fd is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._signal_fd)
+        self._thread.shutdown(wait=True)
+
+    def abandon(self) -> None:
+        """Never call the engine again. All that a forked child may do: the rest is its parent's."""
         self._duty.cancel()
         for timer in self._timers.values():
             timer.cancel()
-        if self._signal_fd is not None:
-            self._loop.remove_reader(self._signal_fd)
-        self._thread.shutdown(wait=True)
 
     # ------------------------------------------------------------------ duties
 
@@ -364,7 +406,7 @@ class Executor:
         fd = self.engine.signal_fd()
         if fd is not None and self._away is None:
             self._signal_fd = fd
-            self._loop.add_reader(fd, self._on_signal)
+            Context().run(self._loop.add_reader, fd, self._on_signal)
 
     def _on_signal(self) -> None:
         try:
@@ -385,4 +427,4 @@ class Executor:
 
     def __repr__(self) -> str:
         state = "busy" if self._is_busy else "away" if self._away is not None else "on the loop"
-        return f"<Executor {state} {len(self._batch)} commands, {len(self.connections)} connections>"
+        return f"<Executor {state} {len(self._batch)} commands, {len(self.guests)} guests>"
