@@ -180,6 +180,8 @@ class Connection:
         self._was_full = False
         self._wants_empty = False
         self._transport: Transport | None = None
+        #: the same, and still after the end
+        self._last_transport: Transport | None = None
         self._encode: Callable[[Arguments], Any] = _not_open
         #: types of replies that are not simply given to a future
         self._unusual: frozenset[type] = frozenset()
@@ -210,7 +212,7 @@ class Connection:
         assert self._transport is None, "a connection has one transport in its life"
         if self._is_lost:
             return  # it ended before anybody could use it
-        self._transport = transport
+        self._transport = self._last_transport = transport
         self._encode = transport.encode
         self._limit = self._max_in_flight
         self._silent_since_s = self._loop.time()
@@ -264,7 +266,7 @@ class Connection:
         """Let go of the transport without touching it: in a forked child it is the parent's."""
         self._limit = self._room = 0
         self._is_lost = True
-        self._transport = None
+        self._transport = self._last_transport = None
         self._slots.clear()
         self._out.clear()
 
@@ -530,6 +532,14 @@ class Connection:
         its time (it blocks), and none behind it can be answered sooner.
         """
         return max(self._silent_since_s, self._slots[0][2]) if self._slots else self._silent_since_s
+
+    @property
+    def bytes_sent(self) -> int:
+        return 0 if self._last_transport is None else self._last_transport.bytes_sent
+
+    @property
+    def bytes_received(self) -> int:
+        return 0 if self._last_transport is None else self._last_transport.bytes_received
 
     @property
     def tombstones(self) -> int:

@@ -52,7 +52,5 @@ class OrphanedReply:
 class CacheFlushed:
     """The client-side cache was emptied: it could not be told of changes any more."""
 
-    server: str
-
 
 Event: TypeAlias = Connected | Disconnected | TopologyChanged | OrphanedReply | CacheFlushed

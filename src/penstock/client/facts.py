@@ -78,6 +78,11 @@ _EXCLUSIVE: Final[Mapping[str, str]] = {
     "SCRIPT|DEBUG": "use an exclusive connection",
 }
 
+#: They count what their own connection has written: on another they would confirm nothing, at once.
+_OF_OWN_WRITES: Final = dict.fromkeys(
+    ("WAIT", "WAITAOF"), "write and wait on an exclusive connection, whose writes it counts"
+)
+
 _SUBSCRIBE: Final = frozenset("SUBSCRIBE PSUBSCRIBE SSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE SUNSUBSCRIBE".split())
 
 #: Commands that touch no data (or, SCRIPT LOAD, only add what is there already). ``|*`` is a
@@ -330,7 +335,7 @@ def _facts(name: str, locate: Locate, *, is_readonly: bool, is_blocking: bool = 
         key_position=locate.position if isinstance(locate, _At) else 0,
         is_readonly=is_readonly,
         is_repeatable=is_readonly or name in _HARMLESS or f"{name.partition('|')[0]}|*" in _HARMLESS,
-        hint=_EXCLUSIVE.get(name),
+        hint=_EXCLUSIVE.get(name) or _OF_OWN_WRITES.get(name),
         read_timeout_ms=_TIMEOUTS.get(name, _for_ever) if kind is Kind.BLOCKING else None,
         is_idempotent=_IDEMPOTENT.get(name),
     )
@@ -397,6 +402,10 @@ for _name, _known in _TABLE.items():
     for _spelling in (_name, _name.lower()):
         _BY_BYTES[_spelling] = _BY_TEXT[_spelling.decode()] = _known
 
+#: The usual spellings of commands that are PLAIN whatever their arguments are: most of a program's
+#: commands are found here by one look.
+PLAIN_NAMES: Final = frozenset(name for name, facts in _BY_TEXT.items() if facts.kind is Kind.PLAIN)
+
 
 # ------------------------------------------------------------------- questions
 
@@ -426,7 +435,6 @@ def blocking_timeout_ms(args: Arguments) -> int | None:
     """How long the server may take, 0 for ever; None: it answers at once.
 
     A timeout that cannot be read is "for ever": the server will refuse it, or knows better.
-    WAIT and WAITAOF count the writes of their own connection and mean nothing on another.
     """
     read = _find(args).read_timeout_ms
     return read(args) if read is not None else None

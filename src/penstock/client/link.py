@@ -113,7 +113,7 @@ class Link:
         #: a command that may not be pipelined is in flight
         self._is_alone = False
         #: by earlier connections
-        self._sent = self._discarded = 0
+        self._sent = self._discarded = self._bytes_sent = self._bytes_received = 0
         self._redialing = Redialing(settings)
         self._opening: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -165,6 +165,13 @@ class Link:
         else:
             burst.future.set_result([])
         return burst.future
+
+    def monitor(self) -> ReplyFuture:
+        """From the reply on every command that the server runs is a push; nothing else may be issued."""
+        if self._connection is None:
+            raise self._not_connected()
+        self._watch.stop()  # it would ask for signs of life
+        return self._connection.monitor()
 
     def resume(self, *slots: Slot) -> None:
         """Issue a command, or a whole burst, for a caller that waits already (redirected, retried);
@@ -404,6 +411,8 @@ class Link:
         self._is_alone = False
         self._sent += connection.sent
         self._discarded += connection.discarded
+        self._bytes_sent += connection.bytes_sent
+        self._bytes_received += connection.bytes_received
         self._quiet.set()
         if self.state is LinkState.CLOSED:
             self._end(unanswered, unsent)
@@ -533,6 +542,19 @@ class Link:
     def _in_flight(self) -> int:
         return 0 if self._connection is None else self._connection.in_flight
 
+    @property
+    def silent_s(self) -> float:
+        """For how long the server owes a reply; 0 if it owes none."""
+        connection = self._connection
+        if connection is None or not connection.in_flight:
+            return 0.0
+        return max(0.0, self._loop.time() - connection.silent_since_s)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a command is in flight, or waits."""
+        return bool(self._in_flight or self._backlog)
+
     def statistics(self) -> dict[str, Any]:
         """Counts since the link was made; times (in milliseconds) of the connection in use."""
         connection = self._connection or Connection(self, self._loop, 0)
@@ -543,6 +565,8 @@ class Link:
             "waiting": len(self._backlog),
             "sent": self._sent + connection.sent,
             "discarded_replies": self._discarded + connection.discarded,
+            "bytes_sent": self._bytes_sent + connection.bytes_sent,
+            "bytes_received": self._bytes_received + connection.bytes_received,
             "reconnections": self.reconnections,
             "latency_ms": connection.answering.as_ms(),
             "queueing_ms": connection.queueing.as_ms(),

@@ -234,6 +234,20 @@ class RealServer:
                 raise ServerUnavailableError(f"{self.binary.path} did not start: {failure}")
         return self
 
+    def kill(self) -> None:
+        """End the process as a crash would. Its port and directory stay, for ``restart``."""
+        _kill_group(self._started())
+
+    def restart(self) -> Self:
+        """Start again after ``kill``: on the same port, with what is in the directory."""
+        if self.is_running:
+            return self
+        self._started()
+        failure = self._run()
+        if failure is not None:
+            raise ServerUnavailableError(f"{self.binary.path} did not start again: {failure}")
+        return self
+
     def stop(self) -> None:
         """Kill the server and remove its directory. Harmless when repeated, and in a forked child."""
         if self._owner_pid != os.getpid():
@@ -289,23 +303,28 @@ class RealServer:
         self._owner_pid = os.getpid()
         # Not TemporaryDirectory: a forked child that exits would remove it under the server (rule 2).
         self._directory = Path(tempfile.mkdtemp(prefix="penstock-server-"))
-        log_path = self._directory / "server.log"
         _running.add(self)
         try:
-            with log_path.open("wb") as log:
-                # A session of its own: Ctrl-C in the terminal must reach us, not the server.
-                self._process = subprocess.Popen(
-                    [self.binary.path, *self._command_line()],
-                    cwd=self._directory,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-            failure = self._wait_until_answering(self._process)
+            return self._run()
         except BaseException:
             self.stop()
             raise
+
+    def _run(self) -> str | None:
+        """Start the process in its directory, on its port. None if it answers, else what went wrong."""
+        assert self._directory is not None
+        log_path = self._directory / "server.log"
+        with log_path.open("wb") as log:
+            # A session of its own: Ctrl-C in the terminal must reach us, not the server.
+            self._process = subprocess.Popen(
+                [self.binary.path, *self._command_line()],
+                cwd=self._directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        failure = self._wait_until_answering(self._process)
         return failure and f"{failure}. Its last words:\n{log_path.read_text(errors='replace')[-2000:]}"
 
     def _command_line(self) -> list[str]:

@@ -5,26 +5,21 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import hiredis
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.client.facts import to_bytes
 from penstock.client.router.splitting import (
     Split,
     Word,
     can_split,
-    custom_slot,
-    encoded,
-    first_key,
-    random_slot,
     same_slot,
     split,
 )
 from penstock.errors import CommandError, NotSentError, OutcomeUnknownError, ProtocolError
-from penstock.protocol.parsing import parse_reply
 from penstock.protocol.replies import OK
-from penstock.protocol.slots import SLOT_COUNT, key_slot
+from penstock.protocol.slots import key_slot
 
 COMMANDS = ["MGET", "MSET", "DEL", "UNLINK", "EXISTS", "TOUCH"]
 COUNTS = ["DEL", "UNLINK", "EXISTS", "TOUCH"]
@@ -32,7 +27,7 @@ COUNTS = ["DEL", "UNLINK", "EXISTS", "TOUCH"]
 
 def execute(data: dict[bytes, bytes], args: tuple[Word, ...]) -> Any:
     """What a server with this data answers; the naive model."""
-    name, words = encoded(args[0]).upper(), [encoded(word) for word in args[1:]]
+    name, words = to_bytes(args[0]).upper(), [to_bytes(word) for word in args[1:]]
     match name:
         case b"MGET":
             return [data.get(key) for key in words]
@@ -55,7 +50,7 @@ class Cluster:
             self.by_slot.setdefault(key_slot(key), {})[key] = value
 
     def execute(self, slot: int, args: tuple[Word, ...]) -> Any:
-        keys = args[1::2] if encoded(args[0]).upper() == b"MSET" else args[1:]
+        keys = args[1::2] if to_bytes(args[0]).upper() == b"MSET" else args[1:]
         assert same_slot(keys) == slot
         return execute(self.by_slot.setdefault(slot, {}), args)
 
@@ -66,7 +61,7 @@ class Cluster:
 # Few keys, some of which share a slot, so that repetitions and large parts occur.
 KEYS = st.sampled_from([b"a", b"b", b"c", b"{a}1", b"{a}2", b"{b}1", b"", b"{}", "ä", "a", 7, 1.5])
 VALUES = st.sampled_from([b"", b"x", "y", 0, 2.5])
-STORED = st.dictionaries(KEYS.map(encoded), VALUES.map(encoded))
+STORED = st.dictionaries(KEYS.map(to_bytes), VALUES.map(to_bytes))
 
 
 def spelled(name: str) -> st.SearchStrategy[Word]:
@@ -100,14 +95,14 @@ def test_parts_hold_every_argument_once_and_in_order(args: tuple[Word, ...], cha
     """For any assignment of keys to slots, not only for that of a cluster."""
     slots: dict[bytes, int] = {}
     work = split(args, lambda key: slots.setdefault(key, chance.randrange(4)))
-    step = 2 if encoded(args[0]).upper() == b"MSET" else 1
+    step = 2 if to_bytes(args[0]).upper() == b"MSET" else 1
     seen = [slot for slot, _ in work.parts]
     assert len(set(seen)) == len(seen)
     for slot, part in work.parts:
         pairs = [args[place : place + step] for place in range(1, len(args), step)]
-        mine = [pair for pair in pairs if slots[encoded(pair[0])] == slot]
+        mine = [pair for pair in pairs if slots[to_bytes(pair[0])] == slot]
         assert part == (args[0], *itertools.chain.from_iterable(mine))
-    assert seen == list(dict.fromkeys(slots[encoded(key)] for key in args[1::step]))
+    assert seen == list(dict.fromkeys(slots[to_bytes(key)] for key in args[1::step]))
 
 
 def test_values_come_back_in_the_order_of_the_keys() -> None:
@@ -203,7 +198,7 @@ def test_ok_may_be_text() -> None:
 def test_a_wrong_number_of_arguments(args: list[Word]) -> None:
     with pytest.raises(CommandError) as caught:
         split(args)
-    name = encoded(args[0]).decode().lower()
+    name = to_bytes(args[0]).decode().lower()
     assert str(caught.value) == f"ERR wrong number of arguments for '{name}' command"
 
 
@@ -219,18 +214,7 @@ def test_what_can_be_split(name: Word) -> None:
     assert can_split(name)
 
 
-# ---------------------------------------------------------------- slots and policies
-
-
-@given(st.one_of(st.binary(), st.text(), st.integers(), st.floats()))
-def test_words_are_hashed_as_they_travel(word: Word) -> None:
-    assert [encoded(word)] == parse_reply(hiredis.pack_command((word,)))
-
-
-def test_views_and_other_things() -> None:
-    assert encoded(memoryview(b"abc")[1:]) == b"bc"
-    with pytest.raises(TypeError, match="list is not an argument"):
-        encoded([])  # type: ignore[arg-type]
+# ---------------------------------------------------------------- slots
 
 
 def test_same_slot() -> None:
@@ -242,46 +226,3 @@ def test_same_slot() -> None:
     assert caught.value.code == "CROSSSLOT"
     with pytest.raises(ValueError, match="without a key"):
         same_slot([])
-
-
-@pytest.mark.parametrize(
-    ("args", "key"),
-    [
-        (["GET", "k"], b"k"),
-        ([b"set", b"{k}x", b"v"], b"k"),
-        (["MSET", 7, "v", "b", "w"], b"7"),
-        (["BITOP", "AND", "k", "b"], b"k"),
-        (["OBJECT", "encoding", "k"], b"k"),
-        (["EVAL", "return 1", 1, "k", "arg"], b"k"),
-        (["EVAL", "return 1", "0", "arg"], None),
-        (["ZUNIONSTORE", "k", 2, "a", "b"], b"k"),
-        (["ZUNION", 2, "k", "b"], b"k"),
-        (["SPUBLISH", "k", "message"], b"k"),
-        (["SSUBSCRIBE", "k", "b"], b"k"),
-        (["PUBLISH", "k", "message"], None),
-        (["PING"], None),
-        (["PING", "k"], None),
-        (["OBJECT"], None),
-        (["OBJECT", "nonsense", "k"], None),
-        (["GET"], None),
-        (["JSON.GET", "k", "$"], b"k"),
-        (["MODULE.COMMAND"], None),
-    ],
-)
-def test_the_first_key(args: list[Word], key: bytes | None) -> None:
-    assert first_key(args) == (None if key is None else key_slot(key))
-
-
-def test_a_slot_of_ones_own() -> None:
-    assert custom_slot(16383)(["GET", "k"]) == 16383
-    for slot in (-1, SLOT_COUNT):
-        with pytest.raises(ValueError, match=r"is not in 0\.\.16383"):
-            custom_slot(slot)
-
-
-def test_a_slot_by_chance() -> None:
-    offers = []
-    policy = random_slot(lambda limit: offers.append(limit) or 42)  # type: ignore[func-returns-value]
-    assert policy(["PING"]) == 42
-    assert offers == [SLOT_COUNT]
-    assert {random_slot()(["PING"]) for _ in range(100)} <= set(range(SLOT_COUNT))

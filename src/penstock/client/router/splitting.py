@@ -1,4 +1,4 @@
-"""Which slot a command belongs to, and one multi-key command as one part a slot.
+"""One multi-key command as one part a slot, and the slot that several keys share.
 
 What is split
 -------------
@@ -31,24 +31,22 @@ came. This module knows slots and not who serves them, and sends nothing.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
+from penstock.client.facts import to_bytes
 from penstock.errors import CommandError, NotSentError, OutcomeUnknownError, ProtocolError
-from penstock.protocol.catalogue import arity_error, find_keys, lookup
+from penstock.protocol.catalogue import arity_error
 from penstock.protocol.replies import Reply
-from penstock.protocol.slots import SLOT_COUNT, key_slot
+from penstock.protocol.slots import key_slot
 
 #: An argument as callers give it.
 Word: TypeAlias = bytes | str | int | float | memoryview
 SlotOf: TypeAlias = Callable[[bytes], int]
 Merge: TypeAlias = Callable[[Sequence[Reply]], Reply]
-#: From the words of a command to its slot; None: any node will do.
-HashPolicy: TypeAlias = Callable[[Sequence[Word]], int | None]
 
 _CROSS_SLOT: Final = "CROSSSLOT Keys in request don't hash to the same slot"
 
@@ -71,7 +69,7 @@ class Split:
 
 def can_split(name: Word) -> bool:
     """Whether ``split`` takes the command of this name."""
-    return encoded(name).upper() in _RULES
+    return to_bytes(name).upper() in _RULES
 
 
 def split(args: Sequence[Word], slot_of: SlotOf = key_slot) -> Split:
@@ -80,7 +78,7 @@ def split(args: Sequence[Word], slot_of: SlotOf = key_slot) -> Split:
     Raises what the server would answer when the number of arguments is wrong, and
     ``ValueError`` for a command that cannot be split.
     """
-    name = encoded(args[0]).upper()
+    name = to_bytes(args[0]).upper()
     rule = _RULES.get(name)
     if rule is None:
         raise ValueError(f"{name.decode(errors='replace')} cannot be split")
@@ -88,7 +86,7 @@ def split(args: Sequence[Word], slot_of: SlotOf = key_slot) -> Split:
         raise arity_error(name)
     places: dict[int, list[int]] = {}
     for place in range(1, len(args), rule.step):
-        places.setdefault(slot_of(encoded(args[place])), []).append(place)
+        places.setdefault(slot_of(to_bytes(args[place])), []).append(place)
     if len(places) == 1:
         return Split([(slot, tuple(args)) for slot in places], _only)
     parts = [
@@ -169,65 +167,11 @@ _RULES: Final = {
 # ---------------------------------------------------------------- slots
 
 
-def encoded(word: Word) -> bytes:
-    """An argument as it travels: the bytes that decide its slot."""
-    if isinstance(word, bytes):
-        return word
-    if isinstance(word, str):
-        return word.encode()
-    if isinstance(word, memoryview):
-        return word.tobytes()
-    if isinstance(word, int | float):
-        return repr(word).encode()
-    raise TypeError(f"{type(word).__name__} is not an argument of a command")
-
-
 def same_slot(keys: Iterable[Word]) -> int:
     """The slot that all keys share, or the error that a cluster would answer. At least one key."""
-    slots = {key_slot(encoded(key)) for key in keys}
+    slots = {key_slot(to_bytes(key)) for key in keys}
     if not slots:
         raise ValueError("without a key there is no slot")
     if len(slots) > 1:
         raise CommandError(_CROSS_SLOT)
     return slots.pop()
-
-
-# ---------------------------------------------------------------- hash policies
-
-
-def first_key(args: Sequence[Word]) -> int | None:
-    """The policy for nearly everything: the slot of the first key, or of the first shard channel.
-
-    Whether the other keys agree is left to the server. A command that the catalogue does not
-    know is taken to begin with its key, as most commands of modules do; if it does not,
-    the server redirects it.
-    """
-    position = _first_key_position(args)
-    return key_slot(encoded(args[position])) if 0 < position < len(args) else None
-
-
-def _first_key_position(args: Sequence[Word]) -> int:
-    """0 if there is none."""
-    spec = lookup(encoded(args[0]))
-    if spec is not None and spec.subcommands and len(args) > 1:
-        spec = spec.subcommands.get(encoded(args[1]).upper())
-        if spec is None:
-            return 0
-    if spec is None:
-        return 1
-    if not spec.movable_keys:  # most commands; shard channels stand in the same place
-        return spec.first_key
-    positions = find_keys(spec, [encoded(word) for word in args])
-    return positions[0] if positions else 0
-
-
-def custom_slot(slot: int) -> HashPolicy:
-    """The policy that sends everything to one slot."""
-    if not 0 <= slot < SLOT_COUNT:
-        raise ValueError(f"slot {slot} is not in 0..{SLOT_COUNT - 1}")
-    return lambda _: slot
-
-
-def random_slot(choose: Callable[[int], int] = random.randrange) -> HashPolicy:
-    """The policy that spreads commands without keys; ``choose(n)`` is a number below ``n``."""
-    return lambda _: choose(SLOT_COUNT)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.client.config import Address, Settings
+from penstock.client.config import Settings
 from penstock.client.connection import ReplyFuture, Slot
 from penstock.client.dialing import Dialer
 from penstock.client.link import Link
+from penstock.client.policies import classify_error
 from penstock.client.router.base import Observer, Place, Redirection
 from penstock.client.router.reporting import report_state
+from penstock.client.targets import Address
 from penstock.client.transports.base import Arguments
 from penstock.errors import CommandError, ConfigError
 
@@ -24,7 +26,7 @@ class StandaloneRouter:
         self._place = Place(dialer.name_of(address), dialer.to(address))
         self._observer = observer
         self._open_within_s = (settings.connect_timeout_ms + settings.handshake_timeout_ms) / 1000
-        self._link = Link(self._place.name, self, self._place.dial, settings)
+        self._link = Link(self._place.name, self, dialer.to(address, is_shared=True), settings)
         #: the hot path: no frame of ours between caller and link
         self.call: Callable[[Arguments], ReplyFuture] = self._link.call
 
@@ -57,6 +59,8 @@ class StandaloneRouter:
     # ------------------------------------------------------ what the link reports
 
     def on_refused(self, link: Link, slot: Slot, error: CommandError) -> bool:
+        if classify_error(str(error)).redirect is not None:
+            error.add_note(f"{link.name} is a node of a cluster: use redis-cluster:// instead of redis://")
         return False
 
     def on_push(self, link: Link, push: list[Any]) -> None:
