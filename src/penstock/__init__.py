@@ -1,8 +1,18 @@
 """Penstock: durable streams, channels and transaction pipelines for Python.
 
-Embedded like SQLite, speaking Redis. The embedded keyspace is :mod:`penstock.engine`,
-its RESP listener :mod:`penstock.server`.
+Embedded like SQLite, speaking Redis.
+
+    import penstock
+
+    async with penstock.open("./shop.pen") as ps:     # or redis://, redis-cluster://, …
+        await ps.set("greeting", "hello")
+
+:mod:`penstock.blocking` has the same names for code without ``await``,
+:mod:`penstock.server` puts a RESP listener in front of a store.
 """
 
-__version__ = "0.1.0"
-__all__ = ["__version__"]
+from penstock.client.client import Client, open
+from penstock.client.routes import ByKey, BySlot, ToAll, ToAny, ToServer
+from penstock.version import __version__
+
+__all__ = ["ByKey", "BySlot", "Client", "ToAll", "ToAny", "ToServer", "__version__", "open"]

@@ -15,7 +15,7 @@ A cluster is walked one primary after the other: one call for each.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -117,7 +117,7 @@ async def scan_pages(
     match: Value | None = None,
     count: int | None = None,
     type: Value | None = None,
-) -> AsyncIterator[list[bytes]]:
+) -> AsyncGenerator[list[bytes], None]:
     """The key names of several servers as they come, page by page; pages may be empty."""
     for call in calls:
         walking = scan(match=match, count=count, type=type)
