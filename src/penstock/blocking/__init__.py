@@ -1,0 +1,46 @@
+"""The same names for synchronous code and notebooks.
+
+    import penstock.blocking
+
+    with penstock.blocking.open("./shop.pen") as ps:
+        ps.set("greeting", "hello")
+
+============  ==================================================================
+module        role
+============  ==================================================================
+``client``    :func:`open`, and the client itself
+``_twins``    the synchronous sides of what it answers: pipelines, subscribers, …
+``_commands`` the helpers of commands
+``twins``     makes the synchronous side of any asyncio class
+``portal``    the event loop behind it, in a thread of its own
+============  ==================================================================
+
+``_commands`` and ``_twins`` have generated stubs for type checkers.
+"""
+
+from penstock.blocking._twins import (
+    Batch,
+    Exclusive,
+    ExclusiveConnection,
+    Monitor,
+    Pipeline,
+    Script,
+    ScriptLibrary,
+    Subscriber,
+    Transaction,
+)
+from penstock.blocking.client import Client, open
+
+__all__ = [
+    "Batch",
+    "Client",
+    "Exclusive",
+    "ExclusiveConnection",
+    "Monitor",
+    "Pipeline",
+    "Script",
+    "ScriptLibrary",
+    "Subscriber",
+    "Transaction",
+    "open",
+]

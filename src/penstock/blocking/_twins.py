@@ -1,0 +1,26 @@
+"""The twins: one line for each class that synchronous code meets.
+
+To add one, add its line, export it from ``penstock.blocking`` and run
+``python scripts/make_blocking_stub.py``, which reads the lines and writes ``_twins.pyi``:
+the types are those of the originals, with nothing to await.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.blocking._commands import BlockingCommands
+from penstock.blocking.twins import make_twin
+from penstock.client import exclusive, monitoring, pipelines, pubsub, scripts
+from penstock.client._batch_commands import BatchCommands
+
+Batch = make_twin(pipelines.Batch, bases=(BatchCommands,), direct=("_call", "execute", "clear"))
+Pipeline = make_twin(pipelines.Pipeline, bases=(Batch,))
+Transaction = make_twin(pipelines.Transaction, bases=(Batch,))
+ExclusiveConnection = make_twin(exclusive.ExclusiveConnection, bases=(BlockingCommands,))
+# Its transact() wants an async function; Client.transact() takes a plain one.
+Exclusive = make_twin(exclusive.Exclusive, without=("transact",))
+Subscriber = make_twin(pubsub.Subscriber)
+Monitor = make_twin(monitoring.Monitor)
+Script = make_twin(scripts.Script, direct=("queue",))
+ScriptLibrary = make_twin(scripts.ScriptLibrary, bases=(Mapping,))
