@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 
-from bench import profile, server
+from bench import client, profile, server
 from bench.load import COMMANDS
 from bench.machine import describe
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "what", nargs="*", choices=[[], "server", "client"], help="what to measure; everything if not given"
+    )
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the number of requests")
     parser.add_argument("--profile", choices=sorted(COMMANDS), help="profile our server instead")
     parser.add_argument("--pipeline", type=int, default=1, help="pipeline depth for --profile")
@@ -18,8 +21,11 @@ def main() -> None:
     print(f"Machine: {describe()}\n")
     if arguments.profile:
         profile.main(arguments.profile, arguments.pipeline)
-    else:
+        return
+    if "server" in arguments.what or not arguments.what:
         server.main(arguments.scale)
+    if "client" in arguments.what or not arguments.what:
+        client.main(arguments.scale)
 
 
 if __name__ == "__main__":
