@@ -161,3 +161,13 @@ async def test_statistics(client: penstock.Client) -> None:
     figures = [server for server in servers.values() if isinstance(server, dict) and "sent" in server]
     assert sum(server["sent"] for server in figures) >= 10
     assert all(server["in_flight"] == 0 for server in figures)
+
+
+async def test_helpers_with_a_timeout_or_a_route(client: penstock.Client) -> None:
+    await client.hset("h", {"f": "v"})
+    assert await client.using(timeout_ms=5_000).hgetall("h") == {b"f": b"v"}
+    assert await client.using(route=penstock.ByKey("h")).hgetall("h") == {b"f": b"v"}
+    with pytest.raises(CommandTimeoutError, match="EVAL within 50 ms"):
+        await client.using(timeout_ms=50).eval(SLOW, ["k"])
+    with pytest.raises(UsageError, match="one answer"):
+        client.using(route=penstock.ToAll())

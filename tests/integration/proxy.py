@@ -15,6 +15,9 @@
 
 Faults come from plans and seeds alone; what is random is so by a ``random.Random`` of the
 test. Bytes are never changed, lost or reordered: TCP would not do that either.
+
+A proxy that ``records`` keeps what the servers said, to the last byte, and on which
+connections the client could not hear all of it (``is_harmed``).
 """
 
 from __future__ import annotations
@@ -45,19 +48,34 @@ class Plan:
 class Passage:
     """One connection through the proxy."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, records: bool = False) -> None:
         self.plan = plan
         #: set to True at any time: half-open from then on
         self.is_swallowing = plan.swallow
         #: bytes that passed
         self.up = 0
         self.down = 0
+        #: all that the server said, and whether the proxy kept some of it from the client
+        self.heard = bytearray()
+        self.is_harmed = False
+        self._records = records
+        self._is_over = False
         self._writers: list[asyncio.StreamWriter] = []
 
     def cut(self) -> None:
         """Both ends see the connection reset."""
-        for writer in self._writers:
-            writer.transport.abort()
+        self.is_harmed |= not self._is_over
+        self._end()
+
+    def _end(self) -> None:
+        self._is_over = True
+        client, *upstream = self._writers
+        client.transport.abort()
+        for writer in upstream:
+            if not self._records:
+                writer.transport.abort()
+            elif not writer.is_closing() and writer.can_write_eof():
+                writer.write_eof()  # what the server still says must be heard
 
     async def run(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upstream_port: int
@@ -65,6 +83,8 @@ class Passage:
         self._writers.append(writer)
         up_reader, up_writer = await asyncio.open_connection(HOST, upstream_port)
         self._writers.append(up_writer)
+        if self._is_over:
+            self._end()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._pump(reader, up_writer, "up", self.plan.cut_up))
             group.create_task(self._pump(up_reader, writer, "down", self.plan.cut_down))
@@ -76,11 +96,16 @@ class Passage:
             if cut_at == 0:
                 self.cut()
             while data := await reader.read(1 << 16):
-                if self.is_swallowing:
+                if way == "down" and self._records:
+                    self.heard += data
+                if self.is_swallowing or self._is_over:
+                    self.is_harmed |= self.is_swallowing
                     continue
                 left = len(data) if cut_at is None else cut_at - getattr(self, way)
                 for piece in self._pieces(data[:left]):
                     await self._delay()
+                    if self._is_over:
+                        break
                     writer.write(piece)
                     await writer.drain()
                     setattr(self, way, getattr(self, way) + len(piece))
@@ -88,8 +113,17 @@ class Passage:
                     # What was written must arrive before the cut does.
                     writer.close()
                     await writer.wait_closed()
+                    self.is_harmed = True
                     break
-        self.cut()
+        self._end()
+        if way == "down" and self._records:
+            await self._hear_out(reader)
+
+    async def _hear_out(self, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                self.heard += data
+        self._writers[1].transport.abort()
 
     def _pieces(self, data: bytes) -> list[bytes]:
         chance, size = self.plan.chance, self.plan.drip
@@ -113,8 +147,11 @@ class Passage:
 class Proxy:
     """Listens on a port of its own. A plan is used up by one connection; without any, all is well."""
 
-    def __init__(self, upstream_port: int, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, upstream_port: int, tls: ssl.SSLContext | None = None, *, records: bool = False
+    ) -> None:
         self.upstream_port = upstream_port
+        self._records = records
         self.port = 0
         #: for connections that have no plan of their own
         self.usual = Plan()
@@ -151,7 +188,7 @@ class Proxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        passage = Passage(self._plans.popleft() if self._plans else self.usual)
+        passage = Passage(self._plans.popleft() if self._plans else self.usual, self._records)
         self.passages.append(passage)
         task = asyncio.current_task()
         assert task is not None

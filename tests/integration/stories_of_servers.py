@@ -175,7 +175,7 @@ async def users(c: Comparing) -> None:
     assert len(await c.acl_genpass(64)) == 16
     await c.gives(c.acl_log_reset(), OK)
     with pytest.raises(CommandError, match="WRONGPASS"):
-        await c.router.call(("AUTH", "bob", "wrong"))
+        await c.call(("AUTH", "bob", "wrong"))
     (refused,) = await c.acl_log(5)
     assert (refused["count"], refused["reason"], refused["username"]) == (1, "auth", "bob")
     assert type(refused["age-seconds"]) is float

@@ -61,7 +61,7 @@ async def test_walks_find_everything(valkey_server: RealServer, protocol: int, i
         await c.hset("h", {f"f{number}": number for number in numbers})
         await c.sadd("s", *(f"m{number}" for number in numbers))
         await c.zadd("z", {f"m{number}": number / 2 for number in numbers})
-        call = c.router.call
+        call = c.call
         names = [name async for name in scan_iter([call], match="key:*", count=50)]
         expected = {b"key:%d" % number for number in numbers}
         assert set(names) == (decoded(expected) if is_decoding else expected)

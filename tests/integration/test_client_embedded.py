@@ -374,7 +374,7 @@ async def test_a_forked_child_gets_a_clear_error(store: Path) -> None:
         os.waitpid(pid, 0)
         with open(read, "rb") as answer:  # noqa: PTH123 - a descriptor
             assert answer.read().decode() == (
-                f"the client of {store} was opened before fork; open one in the child (0 hosts)"
+                f"the client of {store} was opened before fork and cannot be used in the child (0 hosts)"
             )
         assert await link.call(("PUBLISH", "news", "text")) == 1
 

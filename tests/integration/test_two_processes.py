@@ -139,13 +139,13 @@ def test_a_stopped_subscriber_loses_the_oldest_and_is_told_how_many(
         assert [other.do("poll")[2] for _ in range(10)] == [b"%d" % n for n in range(5, 15)]
 
 
-def test_use_after_fork_is_a_clear_error(engine: Engine, session: LocalSession) -> None:
-    session.execute("SET", "k", "v")
+def said_by_child(work: Callable[[], object]) -> str:
+    """What a forked child gets for this, as text."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            session.execute("GET", "k")
+            work()
             os.write(writing, b"no error")
         except Exception as error:  # noqa: BLE001  (whatever it is, the parent judges it)
             os.write(writing, f"{type(error).__name__}: {error}".encode())
@@ -153,7 +153,17 @@ def test_use_after_fork_is_a_clear_error(engine: Engine, session: LocalSession) 
             os._exit(0)
     os.waitpid(child, 0)
     os.close(writing)
-    said = os.read(reading, 1000)
-    os.close(reading)
-    assert said.startswith(b"ClosedError")
+    with os.fdopen(reading, "rb") as said:
+        return said.read().decode()
+
+
+def test_use_after_fork_is_a_clear_error(engine: Engine, session: LocalSession) -> None:
+    session.execute("SET", "k", "v")
+    assert said_by_child(lambda: session.execute("GET", "k")).startswith("ClosedError")
     assert session.execute("GET", "k") == b"v"
+
+
+def test_a_store_that_was_open_at_the_fork_cannot_be_opened_in_the_child(engine: Engine) -> None:
+    said = said_by_child(lambda: Engine.open(engine.path, durability="relaxed"))
+    assert said.startswith("StoreError")
+    assert "start the process by spawn, or fork before opening" in said

@@ -14,10 +14,15 @@ Rules:
 
 1. A caller that goes away (cancelled, out of time) takes its command back: CLIENT UNBLOCK on
    another connection, and only when that is through does it go. So nothing that arrives
-   afterwards is taken for a caller that is not there.
+   afterwards is taken for a caller that is not there. One that does not even wait for that
+   (cancelled twice) leaves it to a task that goes on by itself.
 2. What the server had handed out already is returned to a caller that ran out of time, and
    told as :class:`OrphanedReply` where there is no caller any more. It is never dropped
    without a word.
+3. CLIENT UNBLOCK ends whatever waits on a connection: on a shared one a command is taken back
+   when those before it are through.
+4. One limit covers the wait for room, for a connection and for the reply: that of the call,
+   or the command's own timeout and ``blocking_margin_ms``.
 """
 
 from __future__ import annotations
@@ -26,25 +31,35 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.client.config import Settings
-from penstock.client.connection import ReplyFuture
+from penstock.client.connection import ReplyFuture, Slot
 from penstock.client.events import Event, OrphanedReply
-from penstock.client.facts import is_repeatable, to_bytes
-from penstock.client.link import Link
+from penstock.client.facts import blocking_timeout_ms, is_repeatable, to_bytes
+from penstock.client.link import Link, LinkState
 from penstock.client.private import PrivateLink, PrivateLinks
 from penstock.client.router.base import Place, Router
 from penstock.client.transports.base import Arguments
-from penstock.errors import CommandError, CommandTimeoutError, ConnectionLostError, PenstockError
+from penstock.errors import CommandError, CommandTimeoutError, PenstockError
 from penstock.protocol.replies import Reply
 
 log = logging.getLogger("penstock.client")
 
 #: How long a caller that goes away waits at most for its command to be taken back.
 _TAKE_BACK_S: Final = 2.0
-#: CLIENT UNBLOCK may overtake the command that it is for; it is sent again this much later.
+#: CLIENT UNBLOCK may overtake the command that it is for, …
 _UNBLOCK_AGAIN_S: Final = 0.005
+#: … end another one, or not get through; it is sent again this much later.
+_UNBLOCK_LATER_S: Final = 0.05
+
+
+class _Limit(NamedTuple):
+    """How long a caller waits at most, in all."""
+
+    ms: int
+    #: by the loop's clock
+    ends_s: float
 
 
 @dataclass(eq=False, slots=True)
@@ -55,10 +70,15 @@ class _Wait:
     link: Link
     place: Place
     reply: ReplyFuture
+    #: to be called when nobody waits for the reply any more
+    release: Callable[[_Wait], None]
+    #: whether the caller has gone for good
+    is_abandoned: bool = False
+    is_interrupted: bool = False
 
     @property
     def name(self) -> str:
-        return to_bytes(self.arguments[0]).decode(errors="replace").upper()
+        return _name_of(self.arguments)
 
 
 class BlockingCalls:
@@ -78,8 +98,8 @@ class BlockingCalls:
         self._on_event = on_event
         #: told when the first command begins to wait on a shared connection, and when the last has ended
         self._on_shared_waits = on_shared_waits
-        self._shared: set[_Wait] = set()
-        self._interruption: asyncio.Task[None] | None = None
+        #: oldest first
+        self._shared: dict[_Wait, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def call(
@@ -90,81 +110,87 @@ class BlockingCalls:
         It goes where its keys are. A ``place`` that the caller knows better always gets a
         private connection.
         """
-        patience_s = self._patience_s(own_timeout_ms, timeout_ms)
+        limit_ms = timeout_ms
+        if limit_ms is None and own_timeout_ms:
+            limit_ms = own_timeout_ms + self._settings.blocking_margin_ms
+        limit = None if limit_ms is None else _Limit(limit_ms, _now_s() + limit_ms / 1000)
         if place is not None or self._settings.blocking_policy == "dedicated":
-            place = place or self._router.place_for(arguments)
-            return await self._call_dedicated(arguments, place, patience_s, timeout_ms)
-        return await self._call_shared(arguments, patience_s, timeout_ms)
-
-    def _patience_s(self, own_timeout_ms: int, timeout_ms: int | None) -> float | None:
-        """What to tell the link, whose command timeout counts from the end of it; None: no limit."""
-        if timeout_ms is None and own_timeout_ms == 0:
-            return None
-        limit_ms = own_timeout_ms + self._settings.blocking_margin_ms if timeout_ms is None else timeout_ms
-        return (limit_ms - self._settings.command_timeout_ms) / 1000
+            return await self._call_dedicated(arguments, place or self._router.place_for(arguments), limit)
+        return await self._call_shared(arguments, limit)
 
     # ---------------------------------------------------------------- dedicated
 
-    async def _call_dedicated(
-        self, arguments: Arguments, place: Place, patience_s: float | None, timeout_ms: int | None
-    ) -> Reply:
+    async def _call_dedicated(self, arguments: Arguments, place: Place, limit: _Limit | None) -> Reply:
         is_ask = False
         for _ in range(self._settings.max_redirections):
             try:
-                return await self._call_at(place, is_ask, arguments, patience_s, timeout_ms)
+                return await self._call_at(place, is_ask, arguments, limit)
             except CommandError as error:
                 redirection = self._router.follow(error)
                 if redirection is None:
                     raise
                 place, is_ask = redirection.place, redirection.is_ask
-        return await self._call_at(place, is_ask, arguments, patience_s, timeout_ms)
+        return await self._call_at(place, is_ask, arguments, limit)
 
-    async def _call_at(
-        self,
-        place: Place,
-        is_ask: bool,
-        arguments: Arguments,
-        patience_s: float | None,
-        timeout_ms: int | None,
-    ) -> Reply:
-        link = await self._links.take(place)
+    async def _call_at(self, place: Place, is_ask: bool, arguments: Arguments, limit: _Limit | None) -> Reply:
+        link = await self._take(place, arguments, limit)
         try:
             if is_ask:
                 await link.call(("ASKING",))
-            wait = _Wait(arguments, link, place, link.call_blocking(arguments, patience_s))
+            reply = link.call_blocking(arguments, _patience_s(limit))
         except BaseException:
             self._links.let_go(link)
             raise
-        try:
-            return await self._finish(wait, timeout_ms)
-        finally:
-            self._return(link, wait)
+        return await self._finish(_Wait(arguments, link, place, reply, self._return), limit)
 
-    def _return(self, link: PrivateLink, wait: _Wait) -> None:
+    async def _take(self, place: Place, arguments: Arguments, limit: _Limit | None) -> PrivateLink:
+        if limit is None:
+            return await self._links.take(place)
+        try:
+            async with asyncio.timeout_at(limit.ends_s):
+                return await self._links.take(place)
+        except TimeoutError:
+            raise CommandTimeoutError(
+                f"{_name_of(arguments)} got no connection to {place.name} within {limit.ms} ms;"
+                " it was not sent"
+            ) from None
+
+    def _return(self, wait: _Wait) -> None:
         """A link whose command is still at the server cannot serve anybody else."""
+        assert isinstance(wait.link, PrivateLink)
         reply = wait.reply
-        if not reply.done() or reply.cancelled() or isinstance(reply.exception(), CommandTimeoutError):
-            self._links.let_go(link)
+        if reply.cancelled() or isinstance(reply.exception(), CommandTimeoutError):
+            self._links.let_go(wait.link)
         else:
-            self._links.give_back(link)
+            self._links.give_back(wait.link)
 
     # ------------------------------------------------------------------- shared
 
-    async def _call_shared(
-        self, arguments: Arguments, patience_s: float | None, timeout_ms: int | None
-    ) -> Reply:
+    async def _call_shared(self, arguments: Arguments, limit: _Limit | None) -> Reply:
         link = self._router.link_for(arguments)
         place = self._router.place_for(arguments)
-        wait = _Wait(arguments, link, place, link.call_blocking(arguments, patience_s))
-        self._shared.add(wait)
+        self._listen_for_orphans(link)
+        reply = link.call_blocking(arguments, _patience_s(limit))
+        wait = _Wait(arguments, link, place, reply, self._leave)
+        self._shared[wait] = None
         if len(self._shared) == 1:
             self._on_shared_waits(True)
-        try:
-            return await self._finish(wait, timeout_ms)
-        finally:
-            self._shared.discard(wait)
-            if not self._shared:
-                self._on_shared_waits(False)
+        return await self._finish(wait, limit)
+
+    def _leave(self, wait: _Wait) -> None:
+        del self._shared[wait]
+        if not self._shared:
+            self._on_shared_waits(False)
+
+    def _listen_for_orphans(self, link: Link) -> None:
+        """Commands of others may be discarded there as well; they are not of interest."""
+
+        def on_orphan(slot: Slot, reply: Reply) -> None:
+            if blocking_timeout_ms(slot.arguments) is not None:
+                self.tell_orphan(link.name, slot.arguments, reply)
+
+        if link.on_orphan is None:
+            link.on_orphan = on_orphan
 
     @property
     def what_waits(self) -> str:
@@ -173,60 +199,112 @@ class BlockingCalls:
 
     def interrupt(self) -> None:
         """End every wait on a shared connection, each with an error."""
-        if self._interruption is None or self._interruption.done():
-            self._interruption = self._start(self._interrupt())
-
-    async def _interrupt(self) -> None:
-        for wait in list(self._shared):
-            await self._unblock(wait, "ERROR")
+        for wait in self._shared:
+            if not wait.is_interrupted:
+                wait.is_interrupted = True
+                self._start(self._unblock(wait, "ERROR"))
 
     # ---------------------------------------------------------------- taking back
 
-    async def _finish(self, wait: _Wait, timeout_ms: int | None) -> Reply:
+    async def _finish(self, wait: _Wait, limit: _Limit | None) -> Reply:
         """The reply; if the caller goes away before it, the command is taken back."""
-        timeout_s = None if timeout_ms is None else timeout_ms / 1000
         try:
-            await asyncio.wait([wait.reply], timeout=timeout_s)
+            await asyncio.wait([wait.reply], timeout=limit and limit.ends_s - _now_s())
         except asyncio.CancelledError:
+            wait.is_abandoned = True
             await self._take_back(wait)
-            self._surface(wait)
             raise
-        if not wait.reply.done():
-            await self._take_back(wait)
-            if not wait.reply.done() or wait.reply.result() is None:
-                wait.reply.cancel()
-                raise CommandTimeoutError(f"{wait.name} waited for {timeout_ms} ms; it was taken back")
-        return wait.reply.result()
+        if wait.reply.done():
+            wait.release(wait)
+            return wait.reply.result()
+        assert limit is not None
+        await self._take_back(wait)
+        if wait.reply.cancelled():
+            raise CommandTimeoutError(
+                f"{wait.name} waited for {limit.ms} ms and could not be taken back; it may have run"
+            )
+        reply = wait.reply.result()
+        if reply is None:
+            raise CommandTimeoutError(f"{wait.name} waited for {limit.ms} ms; it was taken back")
+        return reply
 
     async def _take_back(self, wait: _Wait) -> None:
-        task = self._start(self._unblock(wait, "TIMEOUT"))
-        # A second cancellation does not stop it: it goes on by itself.
-        await asyncio.wait([task], timeout=_TAKE_BACK_S)
+        """Until the command has its reply, or is given up."""
+        task = self._start(self._unblock_in_time(wait))
+        # Whatever becomes of the caller, this comes to its end.
+        task.add_done_callback(lambda _: self._end(wait))
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            if task.done() and not wait.is_abandoned:
+                self._surface(wait)
+            wait.is_abandoned = True
+            raise
+
+    def _end(self, wait: _Wait) -> None:
+        # If there is no reply yet, it is the link's to report; what was not sent never will be.
+        wait.reply.cancel()
+        if wait.is_abandoned:
+            self._surface(wait)
+        wait.release(wait)
+
+    async def _unblock_in_time(self, wait: _Wait) -> None:
+        try:
+            async with asyncio.timeout(_TAKE_BACK_S):
+                await self._unblock(wait, "TIMEOUT")
+        except TimeoutError:
+            log.info("%s: %s could not be taken back", wait.link.name, wait.name)
 
     async def _unblock(self, wait: _Wait, how: str) -> None:
-        """Until the command has its reply."""
+        """Until the command has its reply, or there is no hope."""
+        while not wait.reply.done():
+            first = self._first_in_line(wait)
+            if first is not wait:
+                await asyncio.wait([first.reply, wait.reply], return_when=asyncio.FIRST_COMPLETED)
+            elif wait.link.state is not LinkState.OPEN:
+                if how == "TIMEOUT":
+                    return  # it was not sent
+                await asyncio.wait([wait.reply], timeout=_UNBLOCK_LATER_S)
+            else:
+                pause_s = await self._unblock_once(wait, how)
+                if pause_s is None:
+                    return
+                await asyncio.wait([wait.reply], timeout=pause_s)
+
+    def _first_in_line(self, wait: _Wait) -> _Wait:
+        """Whom CLIENT UNBLOCK would end on the connection of that one."""
+        if wait not in self._shared:
+            return wait
+        for each in self._shared:
+            each.link = self._router.link_for(each.arguments)  # it may have been redirected
+            each.place = self._router.place_for(each.arguments)
+            self._listen_for_orphans(each.link)
+        return next(each for each in self._shared if each.link is wait.link and not each.reply.done())
+
+    async def _unblock_once(self, wait: _Wait, how: str) -> float | None:
+        """After how long to try again; None: never."""
         client_id = wait.link.facts.client_id
-        if client_id is None or wait.reply.done():
-            return
+        if client_id is None:
+            return None
         try:
             control = await self._links.take(wait.place, is_control=True)
         except (PenstockError, OSError) as error:
             log.info("%s: cannot unblock %s: %s", wait.link.name, wait.name, error)
-            return
+            return _UNBLOCK_LATER_S
         try:
-            while not wait.reply.done():
-                is_unblocked = await control.call(("CLIENT", "UNBLOCK", str(client_id), how))
-                await asyncio.wait([wait.reply], timeout=None if is_unblocked else _UNBLOCK_AGAIN_S)
-        except (CommandError, ConnectionLostError) as error:
+            is_unblocked = await control.call(("CLIENT", "UNBLOCK", str(client_id), how))
+        except BaseException as error:
+            self._links.let_go(control)
+            if not isinstance(error, PenstockError):
+                raise
             log.info("%s: cannot unblock %s: %s", wait.link.name, wait.name, error)
-        finally:
-            self._links.give_back(control)
+            return None if isinstance(error, CommandError) else _UNBLOCK_LATER_S
+        self._links.give_back(control)
+        return _UNBLOCK_LATER_S if is_unblocked else _UNBLOCK_AGAIN_S
 
     def _surface(self, wait: _Wait) -> None:
         """Tell what a command took for a caller that has gone."""
-        if not wait.reply.done():
-            wait.reply.cancel()  # from now on its reply is the link's to report
-        elif not wait.reply.cancelled() and wait.reply.exception() is None:
+        if not wait.reply.cancelled() and wait.reply.exception() is None:
             self.tell_orphan(wait.link.name, wait.arguments, wait.reply.result())
 
     def tell_orphan(self, server: str, arguments: Arguments, reply: Reply) -> None:
@@ -249,3 +327,16 @@ class BlockingCalls:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _patience_s(limit: _Limit | None) -> float | None:
+    """What to tell the link: it must not give up before us, nor while the command is taken back."""
+    return None if limit is None else limit.ends_s - _now_s() + _TAKE_BACK_S
+
+
+def _name_of(arguments: Arguments) -> str:
+    return to_bytes(arguments[0]).decode(errors="replace").upper()

@@ -122,6 +122,10 @@ class Client(Commands):
             reply = await self._execute_specially(arguments, None, None)
         return reply if convert is None else converted(arguments, convert, reply)
 
+    def using(self, *, timeout_ms: int | None = None, route: Route | None = None) -> Using:
+        """The helpers with another timeout or route: ``await ps.using(timeout_ms=200).hgetall("h")``."""
+        return Using(self, timeout_ms, route)
+
     async def _execute_specially(
         self, arguments: Arguments, timeout_ms: int | None, route: Route | None
     ) -> Reply:
@@ -275,6 +279,23 @@ class Client(Commands):
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "new" if self._core is None else "open"
         return f"<Client {self._target.redacted} {state}>"
+
+
+class Using(Commands):
+    """The helpers of a client, each call with these options. Routes to all servers need ``execute``."""
+
+    def __init__(self, client: Client, timeout_ms: int | None, route: Route | None) -> None:
+        if isinstance(route, ToAll):
+            raise UsageError(
+                "a helper has one answer: use execute(…, route=ToAll()) for those of all"
+            )
+        self._client = client
+        self._timeout_ms = timeout_ms
+        self._route = route
+
+    async def _call(self, arguments: Arguments, convert: Callable[[Any], T] | None = None) -> T:
+        reply = await self._client.execute(*arguments, timeout_ms=self._timeout_ms, route=self._route)
+        return reply if convert is None else converted(arguments, convert, reply)
 
 
 def open(url: str | os.PathLike[str], **settings: Any) -> Client:

@@ -162,7 +162,7 @@ class Core:
     def check_usable(self) -> None:
         """Raise for a use that could only hang: in a forked child, on another loop."""
         if os.getpid() != self._pid:
-            raise ClosedError("this client was opened before fork; open one in the child")
+            raise ClosedError("this client was opened before fork and cannot be used in the child")
         if asyncio.get_running_loop() is not self._loop:
             raise ClosedError("this client belongs to another event loop; open one for each loop")
 

@@ -21,6 +21,7 @@ from penstock.client.commands import Commands
 from penstock.client.commands.base import converted
 from penstock.client.facts import Kind, blocking_timeout_ms, exclusive_hint, kind_of, to_bytes
 from penstock.client.pipelines import Transaction
+from penstock.client.policies import classify_error
 from penstock.client.private import PrivateLink
 from penstock.client.routes import Route, place_of
 from penstock.client.transports.base import Argument, Arguments
@@ -60,6 +61,12 @@ class ExclusiveConnection(Commands):
         core.touch(arguments)
         try:
             return await self._issue(arguments)
+        except CommandError as error:
+            if classify_error(str(error)).redirect is not None:
+                error.add_note(
+                    f"this connection leads to {self._link.name} alone: give exclusive() keys of one slot"
+                )
+            raise
         finally:
             core.touch(arguments)
 

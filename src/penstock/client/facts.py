@@ -5,7 +5,8 @@
 ``exclusive_hint``       why one cannot, and what to use instead
 ``blocking_timeout_ms``  how long one may wait at the server
 ``keys_of``              the keys, for routing; ``key_positions`` where they are
-``is_readonly``          whether a replica may answer it
+``is_readonly``          whether it reads keys and changes nothing
+``suits_replicas``       whether replicas may answer it in turn
 ``is_repeatable``        whether sending it twice changes nothing
 ``is_idempotent``        whether sending it twice leaves what sending it once does
 =======================  ========================================================
@@ -82,6 +83,8 @@ _EXCLUSIVE: Final[Mapping[str, str]] = {
 _OF_OWN_WRITES: Final = dict.fromkeys(
     ("WAIT", "WAITAOF"), "write and wait on an exclusive connection, whose writes it counts"
 )
+
+_WITH_CURSOR: Final = frozenset(b"SCAN HSCAN SSCAN ZSCAN".split())
 
 _SUBSCRIBE: Final = frozenset("SUBSCRIBE PSUBSCRIBE SSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE SUNSUBSCRIBE".split())
 
@@ -172,8 +175,6 @@ _EXTRA: Final[tuple[tuple[str, str, Locate], ...]] = (
     ("XREADGROUP", "w", _streams),
     ("XINFO|CONSUMERS XINFO|GROUPS XINFO|STREAM", "r", _At(2)),
     ("XGROUP|CREATE XGROUP|CREATECONSUMER XGROUP|DELCONSUMER XGROUP|DESTROY XGROUP|SETID", "w", _At(2)),
-    # our own
-    ("TACK TEVICT TREAD TWRITE", "w", _At(1)),
     # functions
     ("FCALL", "w", _counted(2)),
     ("FCALL_RO", "r", _counted(2)),
@@ -198,7 +199,7 @@ _EXTRA: Final[tuple[tuple[str, str, Locate], ...]] = (
 
 #: Options by the number of their arguments, so that a group called "block" is none.
 _XREAD_OPTIONS: Final = {b"BLOCK": 1, b"COUNT": 1, b"GROUP": 2, b"CLAIM": 1, b"STREAMS": 1 << 30}
-_TREAD_OPTIONS: Final = {b"BLOCK": 1, b"GROUP": 1, b"RETRY": 2}
+_TREAD_OPTIONS: Final = {b"BLOCK": 1, b"GROUP": 1, b"CONSUMER": 1, b"RETRY": 2}
 
 ReadTimeout: TypeAlias = Callable[[Arguments], int | None]
 
@@ -446,6 +447,11 @@ def is_readonly(name: Argument, *arguments: Argument) -> bool:
     The name decides, except for OBJECT, MEMORY and XINFO, which need their subcommand.
     """
     return _find((name, *arguments[:1])).is_readonly
+
+
+def suits_replicas(args: Arguments) -> bool:
+    """Whether any replica may answer it, another one each time. A cursor belongs to one server."""
+    return is_readonly(*args[:2]) and to_bytes(args[0]).upper() not in _WITH_CURSOR
 
 
 def is_repeatable(args: Arguments) -> bool:

@@ -321,7 +321,8 @@ class Link:
 
     def _give_up(self, error: Exception) -> None:
         log.warning("%s: giving up: %s", self.name, error)
-        if not isinstance(error, PenstockError):
+        if not isinstance(error, PenstockError) or type(error) is ConnectionLostError:
+            # Whatever became of what was sent: what is refused from now on never was.
             error = NotSentError(f"{self.name} cannot be reached: {error}")
         self.last_error = error
         self._watch.stop()
@@ -529,7 +530,7 @@ class Link:
         """In a forked child: be closed, and touch nothing that the parent uses."""
         self.state = LinkState.CLOSED
         self.last_error = ClosedError(
-            f"the client of {self.name} was opened before fork; open one in the child"
+            f"the client of {self.name} was opened before fork and cannot be used in the child"
         )
         if self._connection is not None:
             self._connection.forget()

@@ -17,6 +17,7 @@ from penstock.client.facts import (
     key_positions,
     keys_of,
     kind_of,
+    suits_replicas,
     to_bytes,
 )
 from penstock.protocol.catalogue import CATALOGUE, every_command, find_keys, find_subcommand
@@ -446,3 +447,10 @@ def test_known_commands_have_an_answer_whatever_follows(name, rest):
     is_idempotent(args)
     is_repeatable(args)
     exclusive_hint(args)
+
+
+def test_cursors_belong_to_one_server() -> None:
+    assert suits_replicas(("GET", "k"))
+    assert suits_replicas(("OBJECT", "ENCODING", "k"))
+    for args in (("hscan", "k", 0), ("SCAN", 0), (b"ZSCAN", "k", 0), ("SET", "k", "v")):
+        assert not suits_replicas(args)

@@ -84,7 +84,7 @@ class Desk:
         if self.is_closed:
             raise ClosedError("the client is closed")
         if os.getpid() != self._pid:
-            raise ClosedError("this client was opened before fork; open one in the child")
+            raise ClosedError("this client was opened before fork and cannot be used in the child")
         if asyncio.get_running_loop() is not self._loop:
             raise ClosedError("this client belongs to another event loop; open one for each loop")
 

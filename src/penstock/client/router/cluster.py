@@ -43,7 +43,7 @@ from typing import Any, Final
 from penstock.client.config import Settings
 from penstock.client.connection import Connection, ReplyFuture, Slot
 from penstock.client.dialing import Dialer
-from penstock.client.facts import is_readonly, keys_of
+from penstock.client.facts import keys_of, suits_replicas
 from penstock.client.handshake import ServerFacts
 from penstock.client.link import Link, LinkState
 from penstock.client.policies import ErrorClass, Redirect, Remedy, classify_error
@@ -194,7 +194,7 @@ class ClusterRouter:
 
     def _send(self, slot: int, arguments: Arguments) -> ReplyFuture:
         owner = self._owners[slot]
-        if is_readonly(*arguments[:2]):
+        if suits_replicas(arguments):
             return self._territory.reader_for(owner).call(arguments)
         return owner.call(arguments)
 

@@ -39,7 +39,7 @@ from penstock.client.config import Settings
 from penstock.client.connection import Connection, ReplyFuture, Slot
 from penstock.client.dialing import Dialer
 from penstock.client.events import TopologyChanged
-from penstock.client.facts import is_readonly
+from penstock.client.facts import suits_replicas
 from penstock.client.handshake import ServerFacts
 from penstock.client.link import Link, LinkState
 from penstock.client.policies import ErrorClass, classify_error
@@ -162,7 +162,7 @@ class SentinelRouter:
         return {link.name: link.statistics() for link in (self._link, *(self._replicas or ()))}
 
     def _call_any(self, arguments: Arguments) -> ReplyFuture:
-        if arguments and self._replicas is not None and is_readonly(*arguments[:2]):
+        if arguments and self._replicas is not None and suits_replicas(arguments):
             return self._replicas.next().call(arguments)
         return self._link.call(arguments)
 

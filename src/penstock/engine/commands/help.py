@@ -38,6 +38,13 @@ _ARGUMENTS: Final[Mapping[str, str]] = {
     "LATENCY RESET": "[<event> ...]",
     "MEMORY USAGE": "<key> [SAMPLES <count>]",
     "SLOWLOG GET": "[<count>]",
+    "TGROUP CREATE": "<key> <group> <offset> [<option> <value> ...]",
+    "TGROUP DESTROY": "<key> <group>",
+    "TGROUP LIST": "<key>",
+    "TGROUP SET": "<key> <group> [OFFSET <offset>] [<option> <value> ...]",
+    "TINFO CONSUMERS": "<key> <group>",
+    "TINFO GROUPS": "<key>",
+    "TINFO STREAM": "<key>",
 }
 
 
@@ -58,6 +65,8 @@ def help_of(container: str) -> list[Status]:
     "COMMAND|HELP",
     "CONFIG|HELP",
     "LATENCY|HELP",
+    "TGROUP|HELP",
+    "TINFO|HELP",
     "MEMORY|HELP",
     "SLOWLOG|HELP",
 )

@@ -233,6 +233,8 @@ class Environment:
 
 _registry: weakref.WeakValueDictionary[tuple[int, int], Environment] = weakref.WeakValueDictionary()
 _registry_lock = threading.Lock()
+#: stores that the parent had open when this process was forked
+_inherited: set[tuple[int, int]] = set()
 
 
 def open_environment(
@@ -249,6 +251,12 @@ def open_environment(
     except OSError as error:
         raise StoreError(f"cannot use {path} as a store directory: {error.strerror}") from error
     with _registry_lock:
+        if _identity(path) in _inherited:
+            # LMDB allows one handle a process, and the parent's may be neither used nor closed here.
+            raise StoreError(
+                f"{path} was open when this process was forked, so it cannot be opened here:"
+                " start the process by spawn, or fork before opening"
+            )
         known = _registry.get(_identity(path))
         if known is not None and not known.closed:
             if known.durability != durability:
@@ -279,8 +287,10 @@ def _round_up(size: int) -> int:
 def _forget_in_child() -> None:
     global _registry_lock
     _registry_lock = threading.Lock()
-    for env in list(_registry.values()):
-        env.abandon()
+    for identity, env in list(_registry.items()):
+        if not env.closed:
+            env.abandon()
+            _inherited.add(identity)
     _registry.clear()
 
 

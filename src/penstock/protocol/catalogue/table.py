@@ -412,6 +412,31 @@ READONLY                  1  flt  -  3.0.0  Allow reads from a replica on this c
 READWRITE                 1  flt  -  3.0.0  Take READONLY back
 """
 
+#: Our own; ``since`` is a version of Penstock.
+STREAM: Final = """
+TACK              -4  wf   rem:1   0.1.0  Acknowledge messages of a group
+TCOMPACT           2  w    rem:1   0.1.0  Keep the newest message of each tag
+TDEAD             -5  wm   rem:1   0.1.0  Give up messages of a group
+TEVICT            -3  w    rem:1   0.1.0  Remove old messages
+TGROUP            -2  -    -       0.1.0  The groups of a stream
+TGROUP CREATE     -5  wm   put:2   0.1.0  Make a group that begins at an offset
+TGROUP DESTROY     4  w    rem:2   0.1.0  Remove a group
+TGROUP HELP        2  lt   -       0.1.0  What TGROUP understands
+TGROUP LIST        3  r    peek:2  0.1.0  Names of the groups
+TGROUP SET        -4  w    put:2   0.1.0  Change the offset or the options of a group
+TINFO             -2  -    -       0.1.0  What is known of a stream
+TINFO CONSUMERS    4  r    peek:2  0.1.0  The consumers of a group
+TINFO GROUPS       3  r    peek:2  0.1.0  The groups of a stream, their positions and counters
+TINFO HELP         2  lt   -       0.1.0  What TINFO understands
+TINFO STREAM       3  r    peek:2  0.1.0  Offsets, sizes and times of a stream
+TNACK             -5  wf   put:1   0.1.0  Have messages delivered again later
+TPENDING          -3  r    get:1   0.1.0  Messages that a group has not acknowledged
+TPOLICY           -2  wm   put:1   0.1.0  How long a stream keeps what
+TREAD             -4  wb   mod:1   0.1.0  Read messages from an offset or for a group, or wait for them
+TRENEW            -5  wf   put:1   0.1.0  Put off the next delivery of messages
+TWRITE            -4  wmf  add:1   0.1.0  Add messages to a stream
+"""
+
 #: Rows and ACL category by group, groups named as in COMMAND DOCS.
 GROUPS: Final[Mapping[str, tuple[str, str]]] = {
     "string": ("string", STRING),
@@ -429,6 +454,7 @@ GROUPS: Final[Mapping[str, tuple[str, str]]] = {
     "connection": ("connection", CONNECTION),
     "server": ("", SERVER),
     "cluster": ("", CLUSTER),
+    "stream": ("stream", STREAM),
 }
 
 #: Commands whose categories are not their group's. An entry holds for subcommands too.
