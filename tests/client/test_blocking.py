@@ -123,15 +123,23 @@ def test_the_end(place: Place) -> None:
 
 
 def test_ctrl_c_takes_a_waiting_command_back(ps: penstock.blocking.Client) -> None:
+    is_noticed = threading.Event()
+
     def interrupt() -> None:
-        while not any(link for link in [ps.statistics().get("private_links", {}).get("lent")]):
+        while not ps.statistics().get("private_links", {}).get("lent"):
             pass
+        # A signal that comes right before the main thread goes to sleep is not noticed by it.
         os.kill(os.getpid(), signal.SIGINT)
+        while not is_noticed.wait(1):
+            os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
+    try:
         ps.blpop("list", timeout_s=30)
+        pytest.fail("it was not interrupted")
+    except KeyboardInterrupt:
+        is_noticed.set()
     thread.join()
     ps.rpush("list", "x")
     assert ps.lpop("list") == b"x"

@@ -28,6 +28,7 @@ from penstock.blocking._twins import (
     ScriptLibrary,
     Subscriber,
     Transaction,
+    Using,
 )
 from penstock.blocking.client import Client, open
 
@@ -42,5 +43,6 @@ __all__ = [
     "ScriptLibrary",
     "Subscriber",
     "Transaction",
+    "Using",
     "open",
 ]

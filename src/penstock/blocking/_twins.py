@@ -11,9 +11,10 @@ from collections.abc import Mapping
 
 from penstock.blocking._commands import BlockingCommands
 from penstock.blocking.twins import make_twin
-from penstock.client import exclusive, monitoring, pipelines, pubsub, scripts
+from penstock.client import client, exclusive, monitoring, pipelines, pubsub, scripts
 from penstock.client._batch_commands import BatchCommands
 
+Using = make_twin(client.Using, bases=(BlockingCommands,))
 Batch = make_twin(pipelines.Batch, bases=(BatchCommands,), direct=("_call", "execute", "clear"))
 Pipeline = make_twin(pipelines.Pipeline, bases=(Batch,))
 Transaction = make_twin(pipelines.Transaction, bases=(Batch,))

@@ -27,6 +27,7 @@ from penstock.blocking._twins import (
     ScriptLibrary,
     Subscriber,
     Transaction,
+    Using,
 )
 from penstock.blocking.portal import PORTAL
 from penstock.blocking.twins import call
@@ -72,6 +73,10 @@ class Client(BlockingCommands):
     ) -> Reply:
         """Run any command and return its reply as the server gave it."""
         return PORTAL.run(self._client.execute(*arguments, timeout_ms=timeout_ms, route=route))
+
+    def using(self, *, timeout_ms: int | None = None, route: Route | None = None) -> Using:
+        """The helpers with another timeout or route: ``ps.using(timeout_ms=200).hgetall("h")``."""
+        return Using(self._client.using(timeout_ms=timeout_ms, route=route))
 
     def _call(self, arguments: Arguments, convert: Callable[[Any], T] | None = None) -> Any:
         return PORTAL.run(self._client._call(arguments, convert))

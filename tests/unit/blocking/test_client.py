@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import penstock.blocking
-from penstock.errors import CommandError, UsageError, WatchError
+from penstock.errors import CommandError, CommandTimeoutError, UsageError, WatchError
 
 
 @pytest.fixture
@@ -27,6 +27,12 @@ def test_everything_answered_has_its_class(ps: penstock.blocking.Client) -> None
         assert type(own.transaction()) is penstock.blocking.Transaction
     with ps.pubsub() as subscriber:
         assert type(subscriber) is penstock.blocking.Subscriber
+
+
+def test_helpers_with_options(ps: penstock.blocking.Client) -> None:
+    assert ps.using(timeout_ms=5_000).set("k", "v") == b"OK"
+    with pytest.raises(CommandTimeoutError, match="within 50 ms"):
+        ps.using(timeout_ms=50).eval("for i = 1, 6e7 do end return 1")
 
 
 def test_batches(ps: penstock.blocking.Client) -> None:

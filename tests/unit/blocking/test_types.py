@@ -33,6 +33,7 @@ with penstock.blocking.open("./shop.pen") as ps:
     assert_type(ps, Client)
     assert_type(ps.get("k"), bytes | None)
     assert_type(ps.hgetall("h"), dict[bytes, bytes])
+    assert_type(ps.using(timeout_ms=200).get("k"), bytes | None)
     assert_type(ps.scan_iter(), Iterator[bytes])
     assert_type(ps.events(), Iterator[Event])
     ps.get("k", "too many")  # type: ignore[call-arg]
@@ -129,7 +130,7 @@ KNOWN_DIFFERENCES = r"""
 penstock\.blocking\._twins\.(ExclusiveConnection\.is_(changed|watching)|Monitor\.dropped)
 penstock\.blocking\._twins\.Script\.(name|sha1|source)
 # Abstract at run time, so that nobody forgets _call.
-penstock\.blocking\._twins\.(Batch|ExclusiveConnection|Pipeline|Transaction)
+penstock\.blocking\._twins\.(Batch|ExclusiveConnection|Pipeline|Transaction|Using)
 penstock\.blocking\._commands\.BlockingCommands
 penstock\.client\._batch_commands\.BatchCommands
 """
