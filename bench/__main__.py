@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench import client, profile, server
+from bench import client, profile, server, streams
 from bench.load import COMMANDS
 from bench.machine import describe
 
@@ -12,8 +12,12 @@ from bench.machine import describe
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "what", nargs="*", choices=[[], "server", "client"], help="what to measure; everything if not given"
+        "what",
+        nargs="*",
+        choices=[[], "server", "client", "streams"],
+        help="what to measure; everything if not given",
     )
+    parser.add_argument("--seek", type=int, default=0, help="a further size of stream to seek in")
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the number of requests")
     parser.add_argument("--profile", choices=sorted(COMMANDS), help="profile our server instead")
     parser.add_argument("--pipeline", type=int, default=1, help="pipeline depth for --profile")
@@ -26,6 +30,8 @@ def main() -> None:
         server.main(arguments.scale)
     if "client" in arguments.what or not arguments.what:
         client.main(arguments.scale)
+    if "streams" in arguments.what or not arguments.what:
+        streams.main(arguments.scale, arguments.seek)
 
 
 if __name__ == "__main__":

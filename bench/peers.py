@@ -44,7 +44,7 @@ class _Bare(asyncio.Protocol):
         self._futures.append(future)
         if not self._out:
             self._loop.call_soon(self._flush)
-        self._out.append(hiredis.pack_command(arguments))
+        self._out.append(hiredis.pack_command(cast("Any", arguments)))
         return future
 
     def _flush(self) -> None:

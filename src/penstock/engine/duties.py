@@ -1,4 +1,4 @@
-"""Background duties: expiry, garbage, forgotten watches, dead processes, syncing.
+"""Background duties: expiry, timers of groups, garbage, forgotten watches, dead processes, syncing.
 
 Whoever runs an event loop calls :meth:`Duties.tick` about ten times a second; who has
 none calls :meth:`Duties.tick_lazily` on the way. Nothing depends on it being called:
@@ -13,9 +13,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from penstock.engine.datatypes.stream.overdue import look
+from penstock.engine.datatypes.stream.timers import expired_timers
 from penstock.engine.storage.environment import ENGINE_FAULTS, Environment, translate
+from penstock.engine.tending import Tending
 from penstock.errors import ClosedError, StoreError
 
 if TYPE_CHECKING:
@@ -26,6 +30,7 @@ log = logging.getLogger("penstock.engine")
 TICK_S: Final = 0.1
 _LAZY_TICK_S: Final = 1.0
 _EXPIRE_BATCH: Final = 500
+_TIMER_BATCH: Final = 100
 _GARBAGE_BATCH: Final = 2_000
 _WATCH_LIFE_MS: Final = 3_600_000
 _ORPHAN_AGE_S: Final = 60.0
@@ -36,6 +41,7 @@ _SYNC_TICK_S: Final = 1.0
 class Duties:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._tending = Tending(engine)
         self._next_slow_s = 0.0
         self._next_sync_s = 0.0
         self._next_lazy_s = 0.0
@@ -52,6 +58,7 @@ class Duties:
 
     def _tick(self) -> bool:
         more = self._if_due(self._expiry_is_due, self._expire) if self.active_expire else False
+        more |= self._if_due(self._timer_is_due, self._look_at_groups)
         more |= self._if_due(self._garbage_is_there, self._collect_garbage)
         now_s = self._engine.clock.monotonic_s()
         if now_s >= self._next_slow_s:
@@ -83,6 +90,7 @@ class Duties:
             env.clear_stale_readers()
             env.grow_if_tight()
         self._if_due(self._stale_watch_is_there, self._drop_stale_watches)
+        self._if_due(self._tending.is_due, self._tending.work)
         self.sweep_dead(_ORPHAN_AGE_S)
         # A signal lost with a publisher that died between commit and wake-up is made up for here.
         engine.collect()
@@ -128,6 +136,19 @@ class Duties:
             left -= keyspace.sweep_expired(left)
         self._engine.statistics.keys_expired += _EXPIRE_BATCH - left
         return left <= 0
+
+    # ----------------------------------------------------------- groups of streams
+
+    def _timer_is_due(self) -> bool:
+        return bool(expired_timers(self._engine.unit, 1))
+
+    def _look_at_groups(self) -> bool:
+        engine = self._engine
+        due = expired_timers(engine.unit, _TIMER_BATCH)
+        for timer in due:
+            keyspace = engine.keyspaces[timer.database]
+            look(keyspace, timer, partial(engine.waiting.has_readers, timer.database))
+        return len(due) == _TIMER_BATCH
 
     # ----------------------------------------------------------------- garbage
 

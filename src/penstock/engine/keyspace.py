@@ -23,13 +23,17 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from penstock.engine.datatypes.stream import timers
 from penstock.engine.storage import layout
 from penstock.engine.storage.environment import Table
 from penstock.engine.storage.layout import (
     EXPIRES,
     FIT_BYTES,
+    GROUPS_AT,
     LONG_PHYSICAL_BYTES,
+    STREAM,
     STRING,
+    TENDED,
     TYPE_MASK,
     U64,
     ZSET,
@@ -81,8 +85,9 @@ class Changes:
         self.awaited = False
         #: (database, event, key) in order
         self.events: list[tuple[int, bytes, bytes]] = []
-        #: (database, key) whose new content may serve a blocked client
-        self.ready: list[tuple[int, bytes]] = []
+        #: (database, key, False): new content may serve blocked clients;
+        #: (database, key, True): the stream that was there is gone, and who waits in it has to learn
+        self.ready: list[tuple[int, bytes, bool]] = []
         #: keys that changed, for those who track them; None stands for all keys
         self.touched: list[bytes | None] = []
         #: set by whoever adds to one of the three lists
@@ -146,6 +151,11 @@ class Keyspace:
                 self.expire_now(key, record)
             return None
         return record
+
+    def name_at(self, name: bytes) -> bytes | None:
+        """The key behind a physical one; None if there is no record."""
+        record = self.unit.get(name, None, self._keys)
+        return None if record is None else layout.name_of(name, record)
 
     def exists(self, key: bytes) -> bool:
         return self.find(key) is not None
@@ -266,6 +276,7 @@ class Keyspace:
             version = record[head.body : head.body + 8]
             size = int.from_bytes(record[head.body + 8 : head.body + 16], "big")
             self._release_elements(version, size)
+        self._tell_gone(name, record)
 
     def _release_elements(self, version: bytes, size: int) -> None:
         if size > INLINE_DELETE_SIZE:
@@ -288,6 +299,7 @@ class Keyspace:
         if self.changes.watching:
             self._touch_watched_in(self)
         self.changes.touch_all()
+        self._tell_all_gone()
         for table in self._tables():
             self.unit.empty(table)
         self._drop_garbage()
@@ -370,6 +382,7 @@ class Keyspace:
             self.unit.delete(physical(key), db=self._keys)
             if head.deadline_ms is not None:
                 self.unit.delete(U64.pack(head.deadline_ms) + physical(key), db=self._expiry)
+            self._tell_gone(physical(key), record)
         target.put_body(new_key, head.type, head.deadline_ms, body)
 
     def copy_record(self, key: bytes, target: Keyspace, new_key: bytes) -> None:
@@ -393,6 +406,10 @@ class Keyspace:
             self._notify_new(key)
         if deadline_ms is not None:
             self.unit.put(U64.pack(deadline_ms) + name, b"", db=self._expiry)
+        if type_ == STREAM and body[-1] & TENDED:
+            self.unit.put(bytes((self.index,)) + name, body[:8], db=self.unit.tables["tended"])
+        if type_ == STREAM and body[GROUPS_AT] != bytes(4):
+            timers.look_soon(self.unit, self.index, name)
 
     def _copy_elements(self, body: bytes, target: Keyspace) -> bytes:
         old = body[:8]
@@ -411,6 +428,9 @@ class Keyspace:
             self._touch_watched_in(self, other)
             other._touch_watched_in(self, other)
         self.changes.touch_all()
+        self._tell_all_gone()
+        other._tell_all_gone()
+        timers.swap_databases(self.unit, self.index, other.index)
         for mine, theirs in zip(self._tables(), other._tables(), strict=True):
             self._exchange_rows(mine, theirs)
         mine_garbage, their_garbage = self._drop_garbage(), other._drop_garbage()
@@ -435,12 +455,22 @@ class Keyspace:
 
     def _ready_all_awaited(self) -> None:
         """Tell waiters of this database about keys that are there now."""
-        index = bytes((self.index,))
-        for row, _ in list(self.unit.rows(self.unit.tables["waiters"], index)):
-            name = row[1:-8]
-            record = self.unit.get(name, None, self._keys)
-            if record is not None:
-                self.ready(layout.name_of(name, record))
+        for name, record in self._awaited_records():
+            self.ready(layout.name_of(name, record))
+
+    def _tell_all_gone(self) -> None:
+        """Before all keys of this database go: tell those who wait in a stream."""
+        for name, record in self._awaited_records():
+            self._tell_gone(name, record)
+
+    def _awaited_records(self) -> list[tuple[bytes, bytes]]:
+        """Physical keys that clients are blocked on, as far as they exist."""
+        if not self.changes.awaited:
+            return []
+        rows = self.unit.rows(self.unit.tables["waiters"], bytes((self.index,)))
+        names = dict.fromkeys(row[1:-8] for row, _ in rows)
+        found = ((name, self.unit.get(name, None, self._keys)) for name in names)
+        return [(name, record) for name, record in found if record is not None]
 
     # -------------------------------------------------------------------- size
 
@@ -458,6 +488,8 @@ class Keyspace:
             return total
         version = record[head.body : head.body + 8]
         size = int.from_bytes(record[head.body + 8 : head.body + 16], "big")
+        if head.type == STREAM:
+            samples = 0  # its messages share rows: they are counted
         rows = islice(self.unit.rows(self.data, version), samples or None)
         lengths = [len(row) + len(value) for row, value in rows]
         if not lengths:
@@ -527,7 +559,13 @@ class Keyspace:
     def ready(self, key: bytes) -> None:
         """The key gained content that a blocked client may be waiting for."""
         if self.changes.awaited:
-            self.changes.ready.append((self.index, key))
+            self.changes.ready.append((self.index, key, False))
+            self.changes.unsettled = True
+
+    def _tell_gone(self, name: bytes, record: bytes) -> None:
+        """A record went from its key: whoever waits in a stream must not wait for another one."""
+        if self.changes.awaited and record[0] & TYPE_MASK == STREAM:
+            self.changes.ready.append((self.index, layout.name_of(name, record), True))
             self.changes.unsettled = True
 
     def _notify_new(self, key: bytes) -> None:

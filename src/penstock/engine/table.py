@@ -23,6 +23,8 @@ _WRITES_TOO: Final = frozenset(
      b"SUBSCRIBE", b"UNSUBSCRIBE", b"PSUBSCRIBE", b"PUNSUBSCRIBE", b"SSUBSCRIBE", b"SUNSUBSCRIBE",
      b"CLIENT|UNBLOCK", b"CLIENT|TRACKING", b"FLUSHALL", b"FLUSHDB"}
 )  # fmt: skip
+#: Writes by the catalogue, yet most of them only read: these turn to writing when they have to.
+_READS_AT_FIRST: Final = frozenset({b"TREAD"})
 #: They store scripts or messages, or run who knows what.
 _NEEDS_ROOM_TOO: Final = frozenset({b"EVAL", b"EVALSHA", b"SCRIPT|LOAD", b"PUBLISH", b"SPUBLISH"})
 _SCRIPTS: Final = frozenset({b"EVAL", b"EVALSHA", b"EVAL_RO", b"EVALSHA_RO", b"EXEC"})
@@ -54,7 +56,9 @@ class Entry:
         self.least, self.most = (arity, arity) if arity > 0 else (-arity, _ENDLESS)
         self.subcommands: dict[bytes, Entry] = {}
         self.handler: Handler = handler or self._only_a_container
-        self.writes = spec.is_write or spec.is_blocking or name in _WRITES_TOO
+        writes = spec.is_write or spec.is_blocking or name in _WRITES_TOO
+        #: whether it is begun in a transaction that writes
+        self.writes = writes and name not in _READS_AT_FIRST
         self.needs_room = spec.denyoom or name in _NEEDS_ROOM_TOO
         self.is_script = name in _SCRIPTS
         #: whether who tracks keys must be told later that those of this command changed

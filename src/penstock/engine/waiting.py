@@ -11,17 +11,23 @@ and hands over the reply, in memory or through the mailbox. So elements go to cl
 the order in which they arrived, nobody can slip in between, and a reply that no living
 process took is put back by whoever buries its mailbox.
 
+Readers of a stream (TREAD) differ in two ways: those of a group share what there is, and their wait
+ends with an error when the stream goes from its key, since offsets begin anew with the next one.
+
 A session that is held back by a pause is blocked too, but has no rows (see ``pausing``).
 """
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.bus.mailboxes import ENDPOINT_BYTES, Mailboxes
-from penstock.engine.commands.registry import ATTEMPTS
+from penstock.engine.commands.registry import ATTEMPTS, Served
+from penstock.engine.commands.stream_reading import Line, line_of, read_share
+from penstock.engine.keyspace import Keyspace
 from penstock.engine.session import Session, Waiter
-from penstock.engine.storage.layout import U64, physical
+from penstock.engine.storage.layout import STREAM, U64, physical
 from penstock.engine.storage.transaction import Unit
 from penstock.errors import CommandError
 from penstock.protocol import catalogue
@@ -97,33 +103,34 @@ class Waiting:
 
     # ------------------------------------------------------------------- serve
 
-    def serve(self, ready: list[tuple[int, bytes]]) -> None:
-        """Give waiters of these keys what they wait for, while there is something to give."""
-        for database, key in dict.fromkeys(ready):
-            self._serve_key(database, key)
+    def serve(self, ready: list[tuple[int, bytes, bool]]) -> None:
+        """Give waiters of these keys what they wait for, while there is something to give.
+
+        Readers of streams that are gone come first: whatever is at such a key now is not what
+        they wait for.
+        """
+        keys = list(dict.fromkeys(ready))
+        for database, key, is_gone in keys:
+            if is_gone:
+                self._end_readers(database, key)
+        for database, key, is_gone in keys:
+            if not is_gone:
+                self._serve_key(database, key)
 
     def _serve_key(self, database: int, key: bytes) -> None:
         keyspace = self._engine.keyspaces[database]
-        prefix = bytes((database,)) + physical(key)
-        rows = [row for row in self._unit.rows(self._waiters, prefix) if len(row[0]) == len(prefix) + 8]
+        rows = self._rows_of(database, key)
+        if rows and keyspace.type_of(key) == STREAM:
+            self._serve_readers(keyspace, rows)
+            return
         for row, mailbox in rows:
             if not keyspace.exists(key):
                 return
-            if self._unit.get(row, None, self._waiters) is None:
-                continue  # served through another key of its list meanwhile
-            if not self._mailboxes.is_alive(mailbox[:ENDPOINT_BYTES]):
-                self._engine.bury(mailbox[:ENDPOINT_BYTES])
-                continue
-            self._serve_waiter(mailbox, key)
+            if self._is_there(row, mailbox):
+                self._serve_waiter(mailbox, key)
 
     def _serve_waiter(self, mailbox: bytes, key: bytes) -> None:
-        session = self._own_session(mailbox)
-        if session is None and self._mailboxes.is_own(mailbox):
-            self._remove_rows(mailbox)  # it ended while the store could not be written
-            return
-        packed = self._unit.get(mailbox, None, self._waiting)
-        assert packed is not None, "a waiter's row without its command"
-        database, argv, keys, _ = parse_reply(packed)
+        database, argv, keys, _ = parse_reply(self._packed(mailbox))
         if len(keys) > 1:
             argv = _from_ready(argv, key)
         try:
@@ -131,15 +138,71 @@ class Waiting:
         except CommandError:
             self._unit.serial += 1
             return  # the key is of another type now; the client goes on waiting
-        if served is None:
-            return
+        if served is not None:
+            self._hand_over(mailbox, served, database)
+
+    def _hand_over(self, mailbox: bytes, served: Served, database: int) -> None:
+        """End a wait with its reply."""
         self._remove_rows(mailbox)
+        session = self._own_session(mailbox)
         if session is None:
             restore = [[b"%d" % database, *command] for command in served.restore]
             self._mailboxes.post_reply(mailbox, served.reply, restore)
             return
         self.set_blocked(session, None)
         session.push(served.reply)
+
+    def _is_there(self, row: bytes, mailbox: bytes) -> bool:
+        """Whether a waiter still waits; what is left of one that is gone is removed."""
+        if self._unit.get(row, None, self._waiters) is None:
+            return False  # served through another key of its list meanwhile
+        if not self._mailboxes.is_alive(mailbox[:ENDPOINT_BYTES]):
+            self._engine.bury(mailbox[:ENDPOINT_BYTES])
+            return False
+        if self._mailboxes.is_own(mailbox) and self._own_session(mailbox) is None:
+            self._remove_rows(mailbox)  # it ended while the store could not be written
+            return False
+        return True
+
+    # ----------------------------------------------------------------- streams
+
+    def _serve_readers(self, keyspace: Keyspace, rows: list[tuple[bytes, bytes]]) -> None:
+        """Serve those who wait for a stream; a group is a line, whose readers share what there is."""
+        readers = [(row, mailbox, _line(self._packed(mailbox))) for row, mailbox in rows]
+        dry: set[Line] = set()
+        for at, (row, mailbox, line) in enumerate(readers):
+            if line is None or line in dry or not self._is_there(row, mailbox):
+                continue
+            argv = parse_reply(self._packed(mailbox))[1]
+            served = read_share(keyspace, argv, partial(self._count_line, line.group, readers[at:]))
+            if served is not None:
+                self._hand_over(mailbox, served, keyspace.index)
+            elif line.group is not None:
+                dry.add(line)
+
+    def _count_line(self, group: bytes | None, readers: list[tuple[bytes, bytes, Line | None]]) -> int:
+        """How many of these wait in a group."""
+        return sum(
+            line is not None and line.group == group and self._is_there(row, mailbox)
+            for row, mailbox, line in readers
+        )
+
+    def has_readers(self, database: int, key: bytes, group: bytes) -> bool:
+        """Whether somebody is blocked in a group of a stream."""
+        return any(
+            self._is_there(row, mailbox)
+            and (line := _line(self._packed(mailbox))) is not None
+            and line.group == group
+            for row, mailbox in self._rows_of(database, key)
+        )
+
+    def _end_readers(self, database: int, key: bytes) -> None:
+        """The stream at a key is gone: offsets begin anew, so it would be wrong to wait on."""
+        shown = key.decode("utf-8", "backslashreplace")
+        gone = Served(CommandError(f"UNBLOCKED the stream {shown} is gone"))
+        for row, mailbox in self._rows_of(database, key):
+            if self._is_there(row, mailbox) and _line(self._packed(mailbox)) is not None:
+                self._hand_over(mailbox, gone, database)
 
     def _own_session(self, mailbox: bytes) -> Session | None:
         """The session behind a mailbox of this process."""
@@ -155,6 +218,16 @@ class Waiting:
         for mailbox, _ in list(self._unit.rows(self._waiting, owner)):
             self._remove_rows(mailbox)
 
+    def _rows_of(self, database: int, key: bytes) -> list[tuple[bytes, bytes]]:
+        """Rows of those who wait for a key, in order of arrival."""
+        prefix = bytes((database,)) + physical(key)
+        return [row for row in self._unit.rows(self._waiters, prefix) if len(row[0]) == len(prefix) + 8]
+
+    def _packed(self, mailbox: bytes) -> bytes:
+        packed = self._unit.get(mailbox, None, self._waiting)
+        assert packed is not None, "a waiter's row without its command"
+        return packed
+
     def _remove_rows(self, mailbox: bytes) -> bool:
         packed = self._unit.pop(mailbox, db=self._waiting)
         if packed is None:
@@ -166,6 +239,13 @@ class Waiting:
 
     def _row(self, database: int, key: bytes, ticket: int) -> bytes:
         return bytes((database,)) + physical(key) + U64.pack(ticket)
+
+
+@lru_cache(maxsize=4_096)
+def _line(packed: bytes) -> Line | None:
+    """Where a waiter stands if it reads a stream."""
+    argv = parse_reply(packed)[1]
+    return line_of(argv) if argv[0].upper() == b"TREAD" else None
 
 
 def _from_ready(argv: list[bytes], key: bytes) -> list[bytes]:

@@ -24,6 +24,9 @@ from penstock.engine.commands import (
     sorted_set_ranges,
     sorted_sets,
     sorting,
+    stream_groups,
+    stream_reading,
+    streams,
     strings,
     transactions,
 )
@@ -52,6 +55,9 @@ __all__ = [
     "sorted_set_ranges",
     "sorted_sets",
     "sorting",
+    "stream_groups",
+    "stream_reading",
+    "streams",
     "strings",
     "transactions",
 ]

@@ -17,6 +17,7 @@ from penstock.engine.datatypes.dump import (
     ListContent,
     SetContent,
     SortedSetContent,
+    StreamContent,
     StringContent,
     decode,
     encode,
@@ -26,9 +27,21 @@ from penstock.engine.datatypes.hash import Hash
 from penstock.engine.datatypes.list import List
 from penstock.engine.datatypes.set import Set
 from penstock.engine.datatypes.sorted_set import SortedSet
+from penstock.engine.datatypes.stream import Stream
+from penstock.engine.datatypes.stream.log import check_export
 from penstock.engine.keyspace import EVENT_GENERIC, Keyspace
 from penstock.engine.session import Session
-from penstock.engine.storage.layout import HASH, LIST, SET, STRING, TYPE_MASK, TYPE_NAMES, ZSET, decode_head
+from penstock.engine.storage.layout import (
+    HASH,
+    LIST,
+    SET,
+    STREAM,
+    STRING,
+    TYPE_MASK,
+    TYPE_NAMES,
+    ZSET,
+    decode_head,
+)
 from penstock.errors import CommandError
 from penstock.protocol.replies import OK, Reply
 
@@ -52,7 +65,8 @@ def _read(ks: Keyspace, key: bytes, record: bytes) -> Content:
         return SortedSetContent(SortedSet(ks, key, record).entries())
     if kind == HASH:
         return HashContent(list(Hash(ks, key, record).items()))
-    raise CommandError(f"ERR DUMP does not support values of type {TYPE_NAMES[kind].decode()}")
+    assert kind == STREAM, TYPE_NAMES[kind]
+    return StreamContent(*Stream(ks, key, record).export())
 
 
 @dataclass(slots=True)
@@ -119,7 +133,10 @@ def _decode(payload: bytes) -> Content:
     if not is_intact(payload):
         raise CommandError("ERR DUMP payload version or checksum are wrong")
     try:
-        return decode(payload)
+        content = decode(payload)
+        if isinstance(content, StreamContent):
+            check_export(content.head, content.rows)
+        return content
     except DamagedError:
         raise CommandError("ERR Bad data format") from None
 
@@ -146,3 +163,5 @@ def _write(ks: Keyspace, key: bytes, content: Content) -> None:
             for field, value in pairs:
                 fields.put(field, value)
             fields.save()
+        case StreamContent(head, rows):
+            Stream(ks, key, None).take_in(head, rows)

@@ -28,7 +28,17 @@ from penstock.engine.datatypes.set import Set
 from penstock.engine.datatypes.sorted_set import SortedSet
 from penstock.engine.keyspace import Keyspace
 from penstock.engine.session import Session
-from penstock.engine.storage.layout import HASH, LIST, SET, STRING, TYPE_MASK, TYPE_NAMES, ZSET, decode_head
+from penstock.engine.storage.layout import (
+    HASH,
+    LIST,
+    SET,
+    STREAM,
+    STRING,
+    TYPE_MASK,
+    TYPE_NAMES,
+    ZSET,
+    decode_head,
+)
 from penstock.errors import CommandError
 from penstock.protocol.replies import Reply, Status
 
@@ -149,6 +159,7 @@ _ENCODINGS: Final[dict[int, Callable[[Keyspace, bytes, bytes], bytes]]] = {
     SET: _set_encoding,
     HASH: _hash_encoding,
     ZSET: _sorted_set_encoding,
+    STREAM: lambda ks, key, record: b"stream",
 }
 
 

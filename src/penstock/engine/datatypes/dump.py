@@ -29,6 +29,7 @@ type  content                                                         written  r
 17    sorted set: one string holding a listpack                       no       yes
 18    list: length, (1, element) or (2, string holding a listpack)…   no       yes
 20    set: one string holding a listpack                              no       yes
+200   stream of ours: head, length, (row, value)… as they are stored  yes      yes
 ====  ==============================================================  =======  ======
 
 Length
@@ -74,6 +75,7 @@ __all__ = [
     "ListContent",
     "SetContent",
     "SortedSetContent",
+    "StreamContent",
     "StringContent",
     "decode",
     "encode",
@@ -90,6 +92,8 @@ _FOOTER_BYTES: Final = 10
 _DOUBLE: Final = struct.Struct("<d")
 _INTEGER_WIDTHS: Final = {0xC0: 1, 0xC1: 2, 0xC2: 4}
 _COMPRESSED: Final = 0xC3
+#: Far from the numbers that Redis gives its own types.
+_STREAM: Final = 200
 #: The longest text of a 32-bit integer: a longer string is not tried as one.
 _INTEGER_TEXT_BYTES: Final = 11
 
@@ -114,7 +118,14 @@ class HashContent(NamedTuple):
     pairs: Sequence[tuple[bytes, bytes]]
 
 
-Content: TypeAlias = StringContent | ListContent | SetContent | SortedSetContent | HashContent
+class StreamContent(NamedTuple):
+    #: number of messages, and the other fields of the head, as they are stored
+    head: bytes
+    #: what follows the version in each row, and the value
+    rows: Sequence[tuple[bytes, bytes]]
+
+
+Content: TypeAlias = StringContent | ListContent | SetContent | SortedSetContent | HashContent | StreamContent
 
 
 # --- Writing ------------------------------------------------------------------------------------
@@ -139,6 +150,9 @@ def _content_parts(content: Content) -> Iterable[bytes]:
         case SortedSetContent(entries):
             rows = (_string(member) + _DOUBLE.pack(score) for member, score in entries)
             return [b"\x05", _length(len(entries)), *rows]
+        case StreamContent(head, parts):
+            texts = (_string(text) for part in parts for text in part)
+            return [bytes((_STREAM,)), _string(head), _length(len(parts)), *texts]
 
 
 def _length(number: int) -> bytes:
@@ -299,6 +313,9 @@ def _joined(nodes: Iterable[list[bytes]]) -> list[bytes]:
 
 
 _READERS: Final[dict[int, Callable[[_Source], Content]]] = {
+    _STREAM: lambda source: StreamContent(
+        source.string(), source.many(lambda: (source.string(), source.string()))
+    ),
     0: lambda source: StringContent(source.string()),
     1: lambda source: _list(source.many(source.string)),
     2: lambda source: _set(source.many(source.string)),

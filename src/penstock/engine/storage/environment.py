@@ -60,6 +60,7 @@ _MOST_RESERVE_BYTES: Final = 64 << 20
 _LAST_RESERVE_BYTES: Final = 256 << 10
 _SHARED_TABLES: Final = (
     "system", "garbage", "watched", "scripts", "channels", "subscribed", "messages", "waiters", "waiting",
+    "tended", "due",
 )  # fmt: skip
 
 #: The disk, a quota or the largest allowed file is used up. LMDB tells them by their text only.

@@ -17,6 +17,8 @@ table           key                                      value
 ``messages``    mailbox(28) sequence(8)                  RESP3 bytes of one item
 ``waiters``     db(1) physical key ticket(8)             mailbox(28)
 ``waiting``     mailbox(28)                              packed waiter
+``tended``      db(1) physical key                       version(8): a stream to look after
+``due``         due_ms(8) db(1) group(4) physical key    group: see ``datatypes.stream.timers``
 ``system``      name                                     see ``upgrade`` and ``transaction``
 ==============  =======================================  ==============================
 
@@ -64,6 +66,11 @@ STREAM: Final = 6
 
 TYPE_NAMES: Final = {STRING: b"string", LIST: b"list", SET: b"set", ZSET: b"zset", HASH: b"hash",
                      STREAM: b"stream"}  # fmt: skip
+
+#: The last byte of a stream's record has this bit if the stream is in ``tended``.
+TENDED: Final = 0x01
+#: Where in a stream's record the number of its groups stands, as four bytes.
+GROUPS_AT: Final = slice(-5, -1)
 
 EXPIRES: Final = 0x80
 LONG: Final = 0x40

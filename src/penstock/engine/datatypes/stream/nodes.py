@@ -1,0 +1,402 @@
+"""Many messages as one value: the macro nodes of a stream, bytes and back. Pure functions.
+
+A stream is a row of nodes, each with the messages from its base offset on. Nodes at the
+open end are small and plain, one a write; a full one is *sealed*: merged and compressed.
+
+Value of a node
+---------------
+All integers of the head are big-endian. One message alone (kind 0):
+
+=============  =====  ==========================================================
+kind           1      0
+flags          1      bit 0: a tombstone
+time_ms        8      when it was written
+tag length     4
+tag, entry     rest
+=============  =====  ==========================================================
+
+Several (kind 1: plain, kind 2: the body is zstd):
+
+=============  =====  ==========================================================
+kind           1      1 or 2
+flags          1      bit 0: has tombstones; bit 1: has holes; bit 2: wide times
+count          4      messages that are there
+span           4      offsets that it covers, holes included
+first_ms       8      when its first message was written
+last_ms        8      when its last one was
+body length    4      when inflated
+body           rest   see below
+=============  =====  ==========================================================
+
+The body is columns, so that they compress well; integers are u32, little-endian:
+
+=============  =========  ========================================================
+times          4 count    ms after the message before (8 count if they are wide: a stream
+                          may sleep for 50 days)
+tag lengths    4 count
+entry lengths  4 count
+valid          count / 8  with tombstones: bit i is 1 unless message i is one
+steps          4 count    with holes: offset minus that of the message before
+tags           …          one after the other
+entries        …          one after the other
+=============  =========  ========================================================
+
+An inflated node has offset tables instead of lengths: with its blobs these are the two buffers
+of an Arrow binary array, and its ``valid`` bits are Arrow's validity bitmap. (Lengths are
+what is stored, since running sums do not compress.)
+
+Times never run backwards: whoever writes sees to that.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
+from struct import Struct
+from typing import Any, Final, Literal, NamedTuple
+
+from penstock.engine.datatypes.stream.compression import deflate, inflate
+
+_SINGLE: Final = 0
+_PLAIN: Final = 1
+_PACKED: Final = 2
+
+_TOMBSTONES: Final = 1
+_HOLES: Final = 2
+_WIDE_TIMES: Final = 4
+
+_SINGLE_HEAD: Final = Struct(">BBQI")
+SINGLE_HEAD_BYTES: Final = _SINGLE_HEAD.size
+_HEAD: Final = Struct(">BBIIQQI")
+
+assert array("I").itemsize == 4
+assert array("Q").itemsize == 8
+_MUST_SWAP: Final = sys.byteorder == "big"
+
+
+class Message(NamedTuple):
+    offset: int
+    tag: bytes
+    #: None: a tombstone
+    entry: bytes | None
+    time_ms: int
+
+
+class NodeHead(NamedTuple):
+    """What can be said of a node without inflating it."""
+
+    #: messages that are there
+    held: int
+    span: int
+    first_ms: int
+    last_ms: int
+    #: of tags and entries and their tables, before compression
+    raw_bytes: int
+    has_holes: bool
+    is_sealed: bool
+
+
+class Node:
+    """The messages of one node, inflated. Not to be changed."""
+
+    __slots__ = ("_positions", "base", "count", "entries", "entry_offsets", "span", "tag_offsets", "tags",
+                 "times_ms", "valid")  # fmt: skip
+
+    def __init__(
+        self,
+        base: int,
+        span: int,
+        times_ms: Sequence[int],
+        tag_offsets: Sequence[int],
+        tags: bytes,
+        entry_offsets: Sequence[int],
+        entries: bytes,
+        valid: bytes | None,
+        positions: Sequence[int] | None,
+    ) -> None:
+        self.base = base
+        self.span = span
+        self.count = len(times_ms)
+        self.times_ms = times_ms
+        self.tag_offsets = tag_offsets
+        self.tags = tags
+        self.entry_offsets = entry_offsets
+        self.entries = entries
+        #: a bit a message, 0 for tombstones; None: there are none
+        self.valid = valid
+        #: offset minus base of each message; None: there are no holes
+        self._positions = positions
+
+    def offset_at(self, index: int) -> int:
+        return self.base + (index if self._positions is None else self._positions[index])
+
+    def index_from(self, offset: int) -> int:
+        """Of the first message at or after an offset; ``count`` if there is none."""
+        place = max(offset - self.base, 0)
+        if self._positions is None:
+            return min(place, self.count)
+        return bisect_left(self._positions, place)
+
+    def message(self, index: int) -> Message:
+        starts, ends = self.tag_offsets, self.entry_offsets
+        entry: bytes | None = None
+        if self.is_entry(index):
+            entry = self.entries[ends[index] : ends[index + 1]]
+        return Message(
+            self.offset_at(index), self.tags[starts[index] : starts[index + 1]], entry, self.times_ms[index]
+        )
+
+    def is_entry(self, index: int) -> bool:
+        """Whether a message is not a tombstone."""
+        return self.valid is None or bool(self.valid[index >> 3] >> (index & 7) & 1)
+
+    def messages(self, start: int = 0, stop: int | None = None) -> list[Message]:
+        """Messages by their places in the node."""
+        stop = self.count if stop is None else min(stop, self.count)
+        if self.valid is not None:
+            return [self.message(index) for index in range(start, stop)]
+        tags, entries = self.tags, self.entries
+        first = self.base
+        offsets: Iterable[int] = range(first + start, first + stop)
+        if self._positions is not None:
+            offsets = (first + place for place in self._positions[start:stop])
+        return [
+            Message(offset, tags[a:b], entries[c:d], time_ms)
+            for offset, (a, b), (c, d), time_ms in zip(
+                offsets,
+                pairwise(self.tag_offsets[start : stop + 1]),
+                pairwise(self.entry_offsets[start : stop + 1]),
+                self.times_ms[start:stop],
+                strict=True,
+            )
+        ]
+
+    def rows(self, start: int, stop: int, is_timed: bool) -> list[list[Any]]:
+        """``[offset, tag, entry]`` of messages by their places, with the time as a fourth."""
+        columns: list[Iterable[Any]] = [self._offsets(start, stop)]
+        columns += (_slices(self.tags, self.tag_offsets, start, stop), self._entries(start, stop))
+        if is_timed:
+            columns.append(self.times_ms[start:stop])
+        return list(map(list, zip(*columns, strict=True)))
+
+    def _offsets(self, start: int, stop: int) -> Iterable[int]:
+        if self._positions is None:
+            return range(self.base + start, self.base + stop)
+        return [self.base + place for place in self._positions[start:stop]]
+
+    def _entries(self, start: int, stop: int) -> list[bytes | None]:
+        entries: list[bytes | None] = list(_slices(self.entries, self.entry_offsets, start, stop))
+        if self.valid is not None:
+            for index in range(start, stop):
+                if not self.is_entry(index):
+                    entries[index - start] = None
+        return entries
+
+    def bytes_between(self, start: int, stop: int) -> int:
+        """Of tags and entries."""
+        tags, entries = self.tag_offsets, self.entry_offsets
+        return tags[stop] - tags[start] + entries[stop] - entries[start]
+
+    def stop_within(self, start: int, most_bytes: int) -> int:
+        """Up to which place the messages from another one on fit into so many bytes."""
+        tags, entries = self.tag_offsets, self.entry_offsets
+        end = most_bytes + tags[start] + entries[start]
+        return bisect_right(range(self.count), end, lo=start, key=lambda i: tags[i + 1] + entries[i + 1])
+
+    def __repr__(self) -> str:
+        return f"<Node {self.base}+{self.span} {self.count} messages>"
+
+
+class _Single(Node):
+    """A node of one message: there may be many of them at the open end, so that each must be cheap."""
+
+    __slots__ = ()
+
+    def index_from(self, offset: int) -> int:
+        return 0 if offset <= self.base else 1
+
+    def rows(self, start: int, stop: int, is_timed: bool) -> list[list[Any]]:
+        if start >= stop:
+            return []
+        row = [self.base, self.tags, self.entries if self.valid is None else None]
+        if is_timed:
+            row.append(self.times_ms[0])
+        return [row]
+
+
+def _slices(blob: bytes, offsets: Sequence[int], start: int, stop: int) -> list[bytes]:
+    return [blob[a:b] for a, b in pairwise(offsets[start : stop + 1])]
+
+
+# --------------------------------------------------------------------- encoding
+
+
+def encode_single(tag: bytes, entry: bytes | None, time_ms: int) -> bytes:
+    """A node of one message."""
+    flags = _TOMBSTONES if entry is None else 0
+    return _SINGLE_HEAD.pack(_SINGLE, flags, time_ms, len(tag)) + tag + (entry or b"")
+
+
+def encode(
+    tags: Sequence[bytes], entries: Sequence[bytes | None], times_ms: Sequence[int] | int, *, sealed: bool
+) -> bytes:
+    """A node of several messages without holes. ``times_ms`` may be one for all."""
+    return _encode(tags, entries, times_ms, None, len(tags), sealed)
+
+
+def encode_messages(base: int, span: int, messages: Sequence[Message], *, sealed: bool) -> bytes:
+    """A node of these messages, in order; what is missing between them are holes."""
+    tags = [message.tag for message in messages]
+    entries = [message.entry for message in messages]
+    times_ms = [message.time_ms for message in messages]
+    places = [message.offset - base for message in messages]
+    return _encode(tags, entries, times_ms, None if len(messages) == span else places, span, sealed)
+
+
+def _encode(
+    tags: Sequence[bytes],
+    entries: Sequence[bytes | None],
+    times_ms: Sequence[int] | int,
+    places: Sequence[int] | None,
+    span: int,
+    sealed: bool,
+) -> bytes:
+    count = len(tags)
+    flags = 0
+    if isinstance(times_ms, int):
+        first_ms = last_ms = times_ms
+        times = bytes(4 * count)
+    else:
+        first_ms, last_ms = (times_ms[0], times_ms[-1]) if times_ms else (0, 0)
+        is_wide = last_ms - first_ms >= 1 << 32
+        flags |= _WIDE_TIMES * is_wide
+        times = _packed(_steps(times_ms, first_ms), "Q" if is_wide else "I")
+    valid = steps = b""
+    if None in entries:
+        flags |= _TOMBSTONES
+        valid = _bits([entry is not None for entry in entries])
+        entries = [entry or b"" for entry in entries]
+    if places is not None:
+        flags |= _HOLES
+        steps = _packed(_steps(places, 0))
+    filled: Sequence[bytes] = entries  # type: ignore[assignment]
+    body = b"".join((times, _packed(map(len, tags)), _packed(map(len, filled)), valid, steps, *tags, *filled))
+    head = _HEAD.pack(_PACKED if sealed else _PLAIN, flags, count, span, first_ms, last_ms, len(body))
+    return head + (deflate(body) if sealed else body)
+
+
+def _steps(numbers: Iterable[int], first: int) -> Iterable[int]:
+    before = first
+    for number in numbers:
+        yield number - before
+        before = number
+
+
+def _packed(numbers: Iterable[int], width: Literal["I", "Q"] = "I") -> bytes:
+    column = array(width, numbers)
+    if _MUST_SWAP:
+        column.byteswap()
+    return column.tobytes()
+
+
+def _bits(flags: Sequence[bool]) -> bytes:
+    packed = bytearray((len(flags) + 7) >> 3)
+    for index, flag in enumerate(flags):
+        if flag:
+            packed[index >> 3] |= 1 << (index & 7)
+    return bytes(packed)
+
+
+class Columns:
+    """Open nodes on their way into a sealed one: messages that follow one another, without holes."""
+
+    __slots__ = ("_entries", "_times_ms", "raw_bytes", "tags")
+
+    def __init__(self) -> None:
+        self.tags: list[bytes] = []
+        self._entries: list[bytes | None] = []
+        self._times_ms: list[int] = []
+        #: of the nodes that were added
+        self.raw_bytes = 0
+
+    def add(self, base: int, value: bytes, first: int) -> None:
+        """The messages of a node from an offset on."""
+        if value[0] == _SINGLE:
+            _, flags, time_ms, tag_bytes = _SINGLE_HEAD.unpack_from(value)
+            middle = SINGLE_HEAD_BYTES + tag_bytes
+            self.tags.append(value[SINGLE_HEAD_BYTES:middle])
+            self._entries.append(None if flags & _TOMBSTONES else value[middle:])
+            self._times_ms.append(time_ms)
+            self.raw_bytes += len(value) - SINGLE_HEAD_BYTES
+            return
+        self.raw_bytes += read_head(value).raw_bytes
+        node = decode(base, value)
+        for message in node.messages(node.index_from(first)):
+            self.tags.append(message.tag)
+            self._entries.append(message.entry)
+            self._times_ms.append(message.time_ms)
+
+    def encode(self) -> bytes:
+        return encode(self.tags, self._entries, self._times_ms, sealed=True)
+
+
+# --------------------------------------------------------------------- decoding
+
+
+def is_sealed(value: bytes) -> bool:
+    return value[0] == _PACKED
+
+
+def read_head(value: bytes) -> NodeHead:
+    """Of any node."""
+    if value[0] == _SINGLE:
+        time_ms = int.from_bytes(value[2:10], "big")
+        return NodeHead(1, 1, time_ms, time_ms, len(value) - _SINGLE_HEAD.size, False, False)
+    kind, flags, count, span, first_ms, last_ms, raw_bytes = _HEAD.unpack_from(value)
+    return NodeHead(count, span, first_ms, last_ms, raw_bytes, bool(flags & _HOLES), kind == _PACKED)
+
+
+def decode(base: int, value: bytes) -> Node:
+    """Any node."""
+    if value[0] == _SINGLE:
+        _, flags, time_ms, tag_bytes = _SINGLE_HEAD.unpack_from(value)
+        middle = _SINGLE_HEAD.size + tag_bytes
+        tag, entry = value[_SINGLE_HEAD.size : middle], value[middle:]
+        valid = b"\0" if flags & _TOMBSTONES else None
+        return _Single(base, 1, (time_ms,), (0, tag_bytes), tag, (0, len(entry)), entry, valid, None)
+    kind, flags, count, span, first_ms, _, _ = _HEAD.unpack_from(value)
+    body = value[_HEAD.size :]
+    if kind == _PACKED:
+        body = inflate(body)
+    width = 4 * count
+    is_wide = bool(flags & _WIDE_TIMES)
+    at = width * (1 + is_wide)
+    times_ms = [first_ms] * count
+    if body[:at] != bytes(at):
+        times_ms = list(accumulate(_column(body, 0, count, "Q" if is_wide else "I"), initial=first_ms))[1:]
+    tag_offsets = array("I", accumulate(_column(body, at, count), initial=0))
+    entry_offsets = array("I", accumulate(_column(body, at + width, count), initial=0))
+    at += 2 * width
+    valid = None
+    if flags & _TOMBSTONES:
+        valid = body[at : at + ((count + 7) >> 3)]
+        at += len(valid)
+    positions = None
+    if flags & _HOLES:
+        positions = array("I", accumulate(_column(body, at, count)))
+        at += width
+    middle = at + tag_offsets[-1]
+    return Node(
+        base, span, times_ms, tag_offsets, body[at:middle], entry_offsets, body[middle:], valid, positions
+    )
+
+
+def _column(body: bytes, start: int, count: int, width: Literal["I", "Q"] = "I") -> array[int]:
+    column = array(width)
+    column.frombytes(body[start : start + column.itemsize * count])
+    if _MUST_SWAP:
+        column.byteswap()
+    return column
