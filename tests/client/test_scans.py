@@ -144,6 +144,7 @@ def figures(client: penstock.Client, name: str) -> int:
 
 
 async def test_bytes_are_counted(client: penstock.Client, place: Place) -> None:
+    await client.execute("PING", route=penstock.ToAll())  # every connection stands
     before = figures(client, "bytes_sent"), figures(client, "bytes_received")
     assert await client.set("foo", "bar") == b"OK"
     after = figures(client, "bytes_sent"), figures(client, "bytes_received")
