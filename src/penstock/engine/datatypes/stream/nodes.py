@@ -56,9 +56,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from struct import Struct
+from struct import error as StructError
 from typing import Any, Final, Literal, NamedTuple
 
-from penstock.engine.datatypes.stream.compression import deflate, inflate
+from penstock.engine.datatypes.stream.compression import ZstdError, deflate, inflate
 
 _SINGLE: Final = 0
 _PLAIN: Final = 1
@@ -72,9 +73,15 @@ _SINGLE_HEAD: Final = Struct(">BBQI")
 SINGLE_HEAD_BYTES: Final = _SINGLE_HEAD.size
 _HEAD: Final = Struct(">BBIIQQI")
 
+#: What decoding raises if the bytes are not those of a node.
+DAMAGE: Final = (IndexError, ValueError, StructError, ZstdError)
+
 assert array("I").itemsize == 4
 assert array("Q").itemsize == 8
 _MUST_SWAP: Final = sys.byteorder == "big"
+
+#: Up to so many messages are found without making tables.
+_FEW: Final = 16
 
 
 class Message(NamedTuple):
@@ -100,35 +107,71 @@ class NodeHead(NamedTuple):
 
 
 class Node:
-    """The messages of one node, inflated. Not to be changed."""
+    """The messages of one node, inflated. Not to be changed.
 
-    __slots__ = ("_positions", "base", "count", "entries", "entry_offsets", "span", "tag_offsets", "tags",
-                 "times_ms", "valid")  # fmt: skip
+    Tables are made of the stored columns when somebody asks for them: who wants one message
+    out of a thousand adds up the lengths before it instead.
+    """
+
+    __slots__ = (
+        "_entry_lengths", "_entry_offsets", "_first_ms", "_positions", "_steps_ms", "_tag_lengths",
+        "_tag_offsets", "_times_ms", "base", "count", "entries", "span", "tags", "valid",
+    )  # fmt: skip
 
     def __init__(
         self,
         base: int,
         span: int,
-        times_ms: Sequence[int],
-        tag_offsets: Sequence[int],
+        first_ms: int,
+        steps_ms: Sequence[int] | None,
+        tag_lengths: Sequence[int],
         tags: bytes,
-        entry_offsets: Sequence[int],
+        entry_lengths: Sequence[int],
         entries: bytes,
         valid: bytes | None,
         positions: Sequence[int] | None,
     ) -> None:
         self.base = base
         self.span = span
-        self.count = len(times_ms)
-        self.times_ms = times_ms
-        self.tag_offsets = tag_offsets
+        self.count = len(tag_lengths)
         self.tags = tags
-        self.entry_offsets = entry_offsets
         self.entries = entries
         #: a bit a message, 0 for tombstones; None: there are none
         self.valid = valid
+        self._first_ms = first_ms
+        #: ms after the message before; None: all are of the same time
+        self._steps_ms = steps_ms
+        self._tag_lengths = tag_lengths
+        self._entry_lengths = entry_lengths
         #: offset minus base of each message; None: there are no holes
         self._positions = positions
+        self._tag_offsets: Sequence[int] | None = None
+        self._entry_offsets: Sequence[int] | None = None
+        self._times_ms: Sequence[int] | None = None
+
+    @property
+    def tag_offsets(self) -> Sequence[int]:
+        """Where each tag begins, and the last one ends."""
+        if self._tag_offsets is None:
+            self._tag_offsets = array("I", accumulate(self._tag_lengths, initial=0))
+        return self._tag_offsets
+
+    @property
+    def entry_offsets(self) -> Sequence[int]:
+        """Where each entry begins, and the last one ends."""
+        if self._entry_offsets is None:
+            self._entry_offsets = array("I", accumulate(self._entry_lengths, initial=0))
+        return self._entry_offsets
+
+    @property
+    def times_ms(self) -> Sequence[int]:
+        """When each message was written."""
+        if self._times_ms is None:
+            if self._steps_ms is None:
+                self._times_ms = [self._first_ms] * self.count
+            else:
+                self._times_ms = list(accumulate(self._steps_ms, initial=self._first_ms))[1:]
+        return self._times_ms
 
     def offset_at(self, index: int) -> int:
         return self.base + (index if self._positions is None else self._positions[index])
@@ -177,7 +220,7 @@ class Node:
     def rows(self, start: int, stop: int, is_timed: bool) -> list[list[Any]]:
         """``[offset, tag, entry]`` of messages by their places, with the time as a fourth."""
         columns: list[Iterable[Any]] = [self._offsets(start, stop)]
-        columns += (_slices(self.tags, self.tag_offsets, start, stop), self._entries(start, stop))
+        columns += (self._tags(start, stop), self._entries(start, stop))
         if is_timed:
             columns.append(self.times_ms[start:stop])
         return list(map(list, zip(*columns, strict=True)))
@@ -187,8 +230,17 @@ class Node:
             return range(self.base + start, self.base + stop)
         return [self.base + place for place in self._positions[start:stop]]
 
+    def _tags(self, start: int, stop: int) -> list[bytes]:
+        if self._tag_offsets is None and stop - start <= _FEW:
+            return _few_slices(self.tags, self._tag_lengths, start, stop)
+        return _slices(self.tags, self.tag_offsets, start, stop)
+
     def _entries(self, start: int, stop: int) -> list[bytes | None]:
-        entries: list[bytes | None] = list(_slices(self.entries, self.entry_offsets, start, stop))
+        entries: list[bytes | None]
+        if self._entry_offsets is None and stop - start <= _FEW:
+            entries = [*_few_slices(self.entries, self._entry_lengths, start, stop)]
+        else:
+            entries = [*_slices(self.entries, self.entry_offsets, start, stop)]
         if self.valid is not None:
             for index in range(start, stop):
                 if not self.is_entry(index):
@@ -197,8 +249,7 @@ class Node:
 
     def bytes_between(self, start: int, stop: int) -> int:
         """Of tags and entries."""
-        tags, entries = self.tag_offsets, self.entry_offsets
-        return tags[stop] - tags[start] + entries[stop] - entries[start]
+        return sum(self._tag_lengths[start:stop]) + sum(self._entry_lengths[start:stop])
 
     def stop_within(self, start: int, most_bytes: int) -> int:
         """Up to which place the messages from another one on fit into so many bytes."""
@@ -223,8 +274,18 @@ class _Single(Node):
             return []
         row = [self.base, self.tags, self.entries if self.valid is None else None]
         if is_timed:
-            row.append(self.times_ms[0])
+            row.append(self._first_ms)
         return [row]
+
+
+def _few_slices(blob: bytes, lengths: Sequence[int], start: int, stop: int) -> list[bytes]:
+    """Without a table of offsets."""
+    at = sum(lengths[:start])
+    slices = []
+    for length in lengths[start:stop]:
+        slices.append(blob[at : at + length])
+        at += length
+    return slices
 
 
 def _slices(blob: bytes, offsets: Sequence[int], start: int, stop: int) -> list[bytes]:
@@ -366,7 +427,7 @@ def decode(base: int, value: bytes) -> Node:
         middle = _SINGLE_HEAD.size + tag_bytes
         tag, entry = value[_SINGLE_HEAD.size : middle], value[middle:]
         valid = b"\0" if flags & _TOMBSTONES else None
-        return _Single(base, 1, (time_ms,), (0, tag_bytes), tag, (0, len(entry)), entry, valid, None)
+        return _Single(base, 1, time_ms, None, (tag_bytes,), tag, (len(entry),), entry, valid, None)
     kind, flags, count, span, first_ms, _, _ = _HEAD.unpack_from(value)
     body = value[_HEAD.size :]
     if kind == _PACKED:
@@ -374,11 +435,11 @@ def decode(base: int, value: bytes) -> Node:
     width = 4 * count
     is_wide = bool(flags & _WIDE_TIMES)
     at = width * (1 + is_wide)
-    times_ms = [first_ms] * count
+    steps_ms = None
     if body[:at] != bytes(at):
-        times_ms = list(accumulate(_column(body, 0, count, "Q" if is_wide else "I"), initial=first_ms))[1:]
-    tag_offsets = array("I", accumulate(_column(body, at, count), initial=0))
-    entry_offsets = array("I", accumulate(_column(body, at + width, count), initial=0))
+        steps_ms = _column(body, 0, count, "Q" if is_wide else "I")
+    tag_lengths = _column(body, at, count)
+    entry_lengths = _column(body, at + width, count)
     at += 2 * width
     valid = None
     if flags & _TOMBSTONES:
@@ -388,10 +449,9 @@ def decode(base: int, value: bytes) -> Node:
     if flags & _HOLES:
         positions = array("I", accumulate(_column(body, at, count)))
         at += width
-    middle = at + tag_offsets[-1]
-    return Node(
-        base, span, times_ms, tag_offsets, body[at:middle], entry_offsets, body[middle:], valid, positions
-    )
+    middle = at + sum(tag_lengths)
+    tags, entries = body[at:middle], body[middle:]
+    return Node(base, span, first_ms, steps_ms, tag_lengths, tags, entry_lengths, entries, valid, positions)
 
 
 def _column(body: bytes, start: int, count: int, width: Literal["I", "Q"] = "I") -> array[int]:
