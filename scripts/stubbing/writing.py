@@ -27,7 +27,8 @@ class Stub:
     def __init__(self, own: Mapping[Definition, str] | None = None) -> None:
         self.lines: list[str] = []
         self._own = own or {}
-        self._imports: dict[str, str] = {}
+        #: name here → what it means
+        self._imports: dict[str, Definition] = {}
 
     def text(self, banner: str) -> str:
         return "\n".join([f"# {banner}; do not edit.", "", *self._import_lines(), *self.lines, ""])
@@ -36,12 +37,10 @@ class Stub:
         """The name of something, which is imported if it is not the stub's own."""
         if definition in self._own:
             return self._own[definition]
-        module = self._imports.setdefault(definition.name, definition.module)
-        if module != definition.module:
-            raise SystemExit(
-                f"{definition.name} means one thing in {definition.module} and another in {module}"
-            )
-        return definition.name
+        for name in (definition.name, _alias_of(definition)):
+            if self._imports.setdefault(name, definition) == definition:
+                return name
+        raise SystemExit(f"{definition.name} of {definition.module} has the name of two others")
 
     def annotation(self, module: Module, annotation: ast.expr) -> str:
         """A type as it is written there, with what it needs imported: ``to.Lcs`` becomes ``Lcs``."""
@@ -91,14 +90,26 @@ class Stub:
     def _import_lines(self) -> list[str]:
         """Standard library first, as the linter wants it."""
         modules: dict[str, list[str]] = {}
-        for name, module in self._imports.items():
-            modules.setdefault(module, []).append(name)
+        aliases: dict[str, list[str]] = {}
+        for name, definition in self._imports.items():
+            names = modules.setdefault(definition.module, [])
+            if name == definition.name:
+                names.append(name)
+            else:
+                aliases.setdefault(definition.module, []).append(f"{definition.name} as {name}")
         ours: list[str] = []
         others: list[str] = []
         for module, names in sorted(modules.items()):
             lines = wrapped(f"from {module} import ", sorted(names, key=_import_order), "", "(", ")")
+            lines = lines if names else []
+            lines += [f"from {module} import {alias}" for alias in sorted(aliases.get(module, ()))]
             (ours if module.partition(".")[0] == PACKAGE else others).extend(lines)
         return [*others, "", *ours]
+
+
+def _alias_of(definition: Definition) -> str:
+    """For a name that means something else already: the room before it, ``StreamsMessage``."""
+    return definition.module.split(".")[1 if definition.is_ours else 0].title() + definition.name
 
 
 class _Resolver(ast.NodeTransformer):

@@ -4,6 +4,7 @@
 
     with penstock.blocking.open("./shop.pen") as ps:
         ps.set("greeting", "hello")
+        for message in ps.stream("orders").read(): …
 
 ============  ==================================================================
 module        role
@@ -20,12 +21,17 @@ module        role
 
 from penstock.blocking._twins import (
     Batch,
+    Consumer,
     Exclusive,
     ExclusiveConnection,
+    Group,
+    GroupMessage,
     Monitor,
     Pipeline,
+    Producer,
     Script,
     ScriptLibrary,
+    Stream,
     Subscriber,
     Transaction,
     Using,
@@ -35,12 +41,17 @@ from penstock.blocking.client import Client, open
 __all__ = [
     "Batch",
     "Client",
+    "Consumer",
     "Exclusive",
     "ExclusiveConnection",
+    "Group",
+    "GroupMessage",
     "Monitor",
     "Pipeline",
+    "Producer",
     "Script",
     "ScriptLibrary",
+    "Stream",
     "Subscriber",
     "Transaction",
     "Using",

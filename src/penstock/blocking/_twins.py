@@ -13,6 +13,7 @@ from penstock.blocking._commands import BlockingCommands
 from penstock.blocking.twins import make_twin
 from penstock.client import client, exclusive, monitoring, pipelines, pubsub, scripts
 from penstock.client._batch_commands import BatchCommands
+from penstock.streams import consumer, groups, messages, producing, stream
 
 Using = make_twin(client.Using, bases=(BlockingCommands,))
 Batch = make_twin(pipelines.Batch, bases=(BatchCommands,), direct=("_call", "execute", "clear"))
@@ -25,3 +26,9 @@ Subscriber = make_twin(pubsub.Subscriber)
 Monitor = make_twin(monitoring.Monitor)
 Script = make_twin(scripts.Script, direct=("queue",))
 ScriptLibrary = make_twin(scripts.ScriptLibrary, bases=(Mapping,))
+Stream = make_twin(stream.Stream)
+Producer = make_twin(producing.Producer)
+# Its run() wants an async function; loop over consume(), in as many threads as you like.
+Group = make_twin(groups.Group, without=("run",))
+Consumer = make_twin(consumer.Consumer)
+GroupMessage = make_twin(messages.GroupMessage)

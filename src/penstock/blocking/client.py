@@ -4,7 +4,7 @@
         ps.set("k", "v")
         for message in ps.pubsub(): …
 
-Every name of :class:`penstock.Client` is here. Any number of threads may share one client;
+Every name of :class:`penstock.Penstock` is here. Any number of threads may share one client;
 what they send at the same time is pipelined on one connection.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import penstock.client.client as asynchronous
+import penstock.front as asynchronous
 from penstock.blocking._commands import BlockingCommands
 from penstock.blocking._twins import (
     Exclusive,
@@ -25,17 +25,20 @@ from penstock.blocking._twins import (
     Pipeline,
     Script,
     ScriptLibrary,
+    Stream,
     Subscriber,
     Transaction,
     Using,
 )
 from penstock.blocking.portal import PORTAL
 from penstock.blocking.twins import call
+from penstock.client.config import Settings
 from penstock.client.events import Event
 from penstock.client.routes import Route
 from penstock.client.transports.base import Argument, Arguments
-from penstock.errors import WatchError
+from penstock.errors import CommandError, WatchError
 from penstock.protocol.replies import Reply
+from penstock.streams.arguments import Name
 
 T = TypeVar("T")
 
@@ -43,7 +46,7 @@ T = TypeVar("T")
 class Client(BlockingCommands):
     """A store, a server, or a cluster. Make one with :func:`penstock.blocking.open`."""
 
-    def __init__(self, client: asynchronous.Client) -> None:
+    def __init__(self, client: asynchronous.Penstock) -> None:
         self._client = client
         PORTAL.add(client)
 
@@ -100,6 +103,19 @@ class Client(BlockingCommands):
     ) -> list[Any]:
         """Read, decide, write: run a function that reads through the connection it is given and
         returns a transaction of it, and run it again while others change the keys."""
+        refusals = call(self._client._new_refusals, None)
+        while True:
+            try:
+                return self._transact_here(function, keys, attempts)
+            except CommandError as error:
+                PORTAL.run(refusals.survive(error))
+
+    def _transact_here(
+        self,
+        function: Callable[[ExclusiveConnection], Transaction],
+        keys: tuple[Argument, ...],
+        attempts: int,
+    ) -> list[Any]:
         with self.exclusive(*keys) as own:
             for attempt in range(1, attempts + 1):
                 try:
@@ -117,6 +133,12 @@ class Client(BlockingCommands):
     def scripts(self, place: str | Path) -> ScriptLibrary:
         """The ``.lua`` files of a directory, or of a package's ``lua`` folder, by name."""
         return ScriptLibrary(self._client.scripts(place))
+
+    # ----------------------------------------------------------------- facilities
+
+    def stream(self, name: Name) -> Stream:
+        """A log under this key; asking for it sends nothing."""
+        return Stream(self._client.stream(name))
 
     # ------------------------------------------------------------------ listening
 
@@ -172,6 +194,11 @@ class Client(BlockingCommands):
     def _iterate(self, make: Callable[..., AsyncIterator[T]], *arguments: Any) -> Iterator[T]:
         items: Iterator[T] = call(make, None, *arguments)
         return items
+
+    @property
+    def settings(self) -> Settings:
+        """How it behaves; fixed since it was opened."""
+        return self._client.settings
 
     def statistics(self) -> dict[str, Any]:
         """What is in flight, waiting, discarded, by server; private connections; the cache."""

@@ -1,6 +1,7 @@
 """Entry point of the ``penstock`` command: finds the group, shows errors as one sentence.
 
-Exit status: 0 done (a server stopped by Ctrl-C is), 1 it did not work, 2 not understood.
+Exit status: 0 done (a server stopped by Ctrl-C is), 1 it did not work, 2 not understood, 130 other work
+was stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from penstock.version import __version__
-from penstock.cli import serve
+from penstock.cli import serve, stream
 from penstock.errors import PenstockError
+from penstock.version import __version__
+
+_INTERRUPTED = 130
 
 _EPILOG = """\
 examples:
   penstock serve ./shop.pen                     a store in ./shop.pen, on 127.0.0.1:6380
   penstock serve ./shop.pen --port 7000         the same, on another port
   redis-cli -p 6380 set greeting hello          any Redis client works against it
+  penstock stream write ./shop.pen orders hi    a message to a stream
+  penstock stream follow ./shop.pen orders      and its readers, as they come
 
 `penstock COMMAND --help` tells more about a command.
 """
@@ -34,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"penstock {__version__}")
     groups = parser.add_subparsers(title="commands", dest="group", metavar="COMMAND", required=True)
     serve.add_arguments(groups)
+    stream.add_arguments(groups)
     arguments = parser.parse_args(argv)
     try:
         arguments.run(arguments)
@@ -41,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"penstock: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        pass  # before the server listened to signals
+        # A server that did not listen to signals yet is stopped as well; half of a task is not done.
+        return 0 if arguments.group == "serve" else _INTERRUPTED
     return 0
 
 

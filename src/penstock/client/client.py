@@ -43,6 +43,7 @@ from penstock.client.listening import Listeners
 from penstock.client.monitoring import Monitor
 from penstock.client.pipelines import Pipeline, Transaction
 from penstock.client.pubsub import Subscriber
+from penstock.client.refusals import Refusals
 from penstock.client.routes import Route, ToAll, links_of, place_of
 from penstock.client.scripts import Script, ScriptLibrary
 from penstock.client.targets import Target
@@ -147,14 +148,14 @@ class Client(Commands):
             return await core.call(arguments)
         if timeout_ms <= core.settings.command_timeout_ms or not core.settings.command_timeout_ms:
             return await _within(core.call(arguments), timeout_ms, arguments)
-        await core.ready()
+        timeout_ms = await core.ready(timeout_ms) or timeout_ms
         future = core.call_longer(arguments, (timeout_ms - core.settings.command_timeout_ms) / 1000)
         return await core.aside(arguments, _within(future, timeout_ms, arguments))
 
     async def _execute_at(
         self, core: Core, arguments: Arguments, timeout_ms: int | None, route: Route
     ) -> Reply:
-        await core.ready()
+        timeout_ms = await core.ready(timeout_ms)
         own_timeout_ms = blocking_timeout_ms(arguments)
         if own_timeout_ms is not None:
             return await core.call_blocking(
@@ -199,6 +200,11 @@ class Client(Commands):
         """Read, decide, write: run an async function that reads through the connection it is given and
         returns a :class:`Transaction` of it, and run it again while others change the keys."""
         return await Exclusive(self._usable, keys, None).transact(function, attempts)
+
+    def _new_refusals(self) -> Refusals:
+        """What a caller who repeats refused commands himself keeps count with."""
+        core = self._usable()
+        return Refusals(core.router, core.settings)
 
     def script(self, source: str | Path) -> Script:
         """A Lua script, from its text or its file: ``await script(keys=[…], args=[…])``."""
@@ -271,6 +277,11 @@ class Client(Commands):
         return self._usable().router.link_for(arguments).call(arguments)
 
     # ---------------------------------------------------------------- observation
+
+    @property
+    def settings(self) -> Settings:
+        """How it behaves; fixed since it was opened."""
+        return self._settings
 
     def statistics(self) -> dict[str, Any]:
         """What is in flight, waiting, discarded, by server; private connections; the cache."""

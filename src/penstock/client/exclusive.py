@@ -23,6 +23,8 @@ from penstock.client.facts import Kind, blocking_timeout_ms, exclusive_hint, kin
 from penstock.client.pipelines import Transaction
 from penstock.client.policies import classify_error
 from penstock.client.private import PrivateLink
+from penstock.client.refusals import Refusals
+from penstock.client.router.base import Place
 from penstock.client.routes import Route, place_of
 from penstock.client.transports.base import Argument, Arguments
 from penstock.errors import CommandError, PenstockError, UsageError, WatchError
@@ -81,8 +83,7 @@ class ExclusiveConnection(Commands):
         own_timeout_ms = blocking_timeout_ms(arguments) if kind is Kind.BLOCKING else None
         if own_timeout_ms is None:
             return self._link.call(arguments)
-        patience_s = own_timeout_ms / 1000 if own_timeout_ms else None
-        return self._link.call_blocking(arguments, patience_s)
+        return self._core().call_blocking_on(self._link, arguments, own_timeout_ms)
 
     async def watch(self, *keys: Argument) -> None:
         """Let transactions of this connection fail if one of the keys changes before."""
@@ -114,14 +115,10 @@ class Exclusive:
         if self._own is not None:
             raise UsageError("this exclusive connection is in use: make another with exclusive()")
         core = self._core()
-        watch = ("WATCH", *self._keys) if self._keys else ("PING",)
-        if self._route is None:
-            place = core.router.place_for(watch)
-        else:
-            await core.ready()
-            place = place_of(self._route, core.router)
-        for _ in range(core.settings.max_redirections + 1):
-            self._link = await core.links.take(place)
+        refusals = Refusals(core.router, core.settings)
+        place = await self._place(core)
+        while True:
+            self._link = await core.links.take_in_time(place)
             self._own = ExclusiveConnection(self._core, self._link)
             try:
                 if self._keys:
@@ -129,14 +126,17 @@ class Exclusive:
                 return self._own
             except CommandError as error:
                 self._let_go()
-                redirection = core.router.follow(error)
-                if redirection is None:
-                    raise
-                refusal, place = error, redirection.place
+                redirection = await refusals.survive(error)
+                place = await self._place(core) if redirection is None else redirection.place
             except BaseException:
                 self._let_go()
                 raise
-        raise refusal
+
+    async def _place(self, core: Core) -> Place:
+        if self._route is None:
+            return core.router.place_for(("WATCH", *self._keys) if self._keys else ("PING",))
+        await core.ready()
+        return place_of(self._route, core.router)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -168,7 +168,19 @@ class Exclusive:
     async def transact(
         self, function: Callable[[ExclusiveConnection], Awaitable[Transaction]], attempts: int
     ) -> list[Any]:
-        """Run the function and the transaction that it returns until nobody has interfered."""
+        """Run the function and the transaction that it returns until nobody has interfered, and while
+        the keys move to another server."""
+        core = self._core()
+        refusals = Refusals(core.router, core.settings)
+        while True:
+            try:
+                return await self._transact_here(function, attempts)
+            except CommandError as error:
+                await refusals.survive(error)
+
+    async def _transact_here(
+        self, function: Callable[[ExclusiveConnection], Awaitable[Transaction]], attempts: int
+    ) -> list[Any]:
         async with self as own:
             for attempt in range(1, attempts + 1):
                 try:

@@ -29,7 +29,7 @@ from penstock.client.commands.base import converted
 from penstock.client.connection import ReplyFuture
 from penstock.client.facts import Kind, blocking_timeout_ms, exclusive_hint, keys_of, kind_of, to_bytes
 from penstock.client.link import Link
-from penstock.client.policies import Remedy, classify_error
+from penstock.client.refusals import Refusals
 from penstock.client.transports.base import Argument, Arguments
 from penstock.errors import CommandError, CommandTimeoutError, PenstockError, UsageError, WatchError
 from penstock.protocol.replies import Reply
@@ -40,10 +40,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
-
-#: Between two attempts of a transaction that the server cannot take yet.
-_FIRST_PAUSE_S: Final = 0.01
-_LONGEST_PAUSE_S: Final = 0.25
 
 _NOT_YET: Final = object()
 
@@ -235,29 +231,13 @@ class Transaction(Batch):
     ) -> list[Reply]:
         """Where the keys are; again, as long as the servers say that they are elsewhere or not ready."""
         link = core.router.link_for(placed_by)
-        redirections, pause_s = 0, _FIRST_PAUSE_S
+        refusals = Refusals(core.router, core.settings)
         while True:
             try:
                 return _replies_of(await link.call_burst(burst))
             except CommandError as error:
-                redirection = core.router.follow(error)
-                if redirection is not None and not redirection.is_ask:
-                    redirections += 1
-                    if redirections > core.settings.max_redirections:
-                        raise
-                    link = redirection.link
-                    continue
-                if redirection is None and not _passes(error):
-                    raise
-                # ASK included: a slot that is half moved takes no transaction.
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
-                link = core.router.link_for(placed_by)
-
-
-def _passes(error: CommandError) -> bool:
-    """Whether the same commands may be taken later. (They were refused before any of them ran.)"""
-    return classify_error(str(error)).remedy in (Remedy.REDISCOVER, Remedy.WAIT)
+                redirection = await refusals.survive(error)
+                link = core.router.link_for(placed_by) if redirection is None else redirection.link
 
 
 def _replies_of(burst: list[Reply]) -> list[Reply]:

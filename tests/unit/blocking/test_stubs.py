@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar, overload
 
 if TYPE_CHECKING:
     from penstock.other import Elsewhere
+    from penstock.third import Elsewhere as Another
 
 T = TypeVar("T")
 DEFAULT = 3
@@ -47,6 +48,7 @@ def generate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generate:
         files = {
             "__init__.py": "",
             "other.py": "class Elsewhere: ...",
+            "third.py": "class Elsewhere: ...",
             "room.py": f"{HEAD}\nclass Part:\n    async def name(self) -> str: ...\n\n{whole}",
             "blocking/__init__.py": "",
             "blocking/twins.py": text,
@@ -139,6 +141,17 @@ def test_inherited_members(generate: Generate) -> None:
     assert generate(own, bases="(Part)") == ["class Whole(Twin):", own, parts]
     table = TABLE.replace("(room.Whole,", "(room.Whole, bases=(Part,),")
     assert generate(own, bases="(Part)", table=table) == ["class Whole(Part):", own]
+
+
+def test_two_classes_of_one_name(generate: Generate) -> None:
+    body = """
+    def f(self, e: Elsewhere) -> None: ...
+    def g(self, e: Another) -> None: ...
+    """
+    assert generate(body)[1:] == [
+        "def f(self, e: Elsewhere) -> None: ...",
+        "def g(self, e: ThirdElsewhere) -> None: ...",
+    ]
 
 
 def test_generic_classes(generate: Generate) -> None:
