@@ -15,9 +15,9 @@ Times are those of the server. Tests wait for conditions, and sleep only until a
 from __future__ import annotations
 
 import asyncio
-import random
 import contextlib
 import itertools
+import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path

@@ -11,9 +11,12 @@ K2     records that expire and rows of ``expiry:N`` belong to one another, one t
 K3     no two collections have the same version, and none a version that is garbage
 K4     a version is smaller than the next one to be given away; likewise tickets
 D1     each row of ``data:N`` is of a live collection of that database, or of garbage
-D2     the size of a collection is the number of its elements, and not 0
+D2     the size of a collection is the number of its elements, and not 0 (a stream may be empty)
 D3     elements have the shape of their type: indexes of a list without a gap, names
        under their hash, a member of a sorted set under its score and the other way round
+L, G   what must hold within a stream: see ``datatypes.stream.check``
+T1     a stream that says so is in ``tended`` under its key and version. (Other rows of
+       ``tended``, and of ``due``, are stale: whoever meets them removes them.)
 S1     ``channels`` and ``subscribed`` mirror one another
 S2     ``waiters`` and ``waiting`` mirror one another
 S3     the count of a queue is the number of pushes in it
@@ -27,15 +30,30 @@ It only reads, knows every table, and is known by nobody but tests and tools.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from penstock.engine.bus.files import parse_name
 from penstock.engine.bus.liveness import probe
 from penstock.engine.bus.mailboxes import ENDPOINT_BYTES, MAILBOX_BYTES
+from penstock.engine.datatypes.stream import Stream
+from penstock.engine.datatypes.stream.check import faults_of
+from penstock.engine.keyspace import Keyspace
 from penstock.engine.storage import layout
-from penstock.engine.storage.layout import DATABASES, HASH, LIST, SET, STRING, ZSET, fit, physical
+from penstock.engine.storage.layout import (
+    DATABASES,
+    HASH,
+    LIST,
+    SET,
+    STREAM,
+    STRING,
+    TENDED,
+    ZSET,
+    fit,
+    physical,
+)
 from penstock.engine.storage.transaction import Unit
 from penstock.errors import ProtocolError
 from penstock.protocol.parsing import parse_reply
@@ -56,6 +74,7 @@ class _Head(NamedTuple):
     type: int
     size: int
     extra: bytes
+    record: bytes
 
 
 def check_store(engine: Engine) -> list[str]:
@@ -63,7 +82,7 @@ def check_store(engine: Engine) -> list[str]:
     faults: list[str] = []
 
     def read_all() -> None:
-        faults[:] = _Checker(engine.unit).run()
+        faults[:] = _Checker(engine.unit, engine.keyspaces).run()
 
     engine.run_task(read_all, write=False)
     return faults
@@ -111,8 +130,9 @@ def _owner(table: str, row: bytes, value: bytes) -> bytes:
 class _Checker:
     """One pass over one snapshot."""
 
-    def __init__(self, unit: Unit) -> None:
+    def __init__(self, unit: Unit, keyspaces: Sequence[Keyspace]) -> None:
         self._unit = unit
+        self._keyspaces = keyspaces
         self._faults: list[str] = []
         self._versions: dict[bytes, str] = {}
 
@@ -126,6 +146,7 @@ class _Checker:
             dead = {row[1:] for row in garbage if row[0] == database}
             heads, deadlines = self._check_keys(database)
             self._check_expiry(database, deadlines)
+            self._check_streams(database, heads)
             self._check_data(database, heads, dead)
         self._check_subscriptions()
         self._check_waiters()
@@ -167,10 +188,13 @@ class _Checker:
             if head.deadline_ms is not None:
                 deadlines.add(layout.U64.pack(head.deadline_ms) + row)
             if head.type != STRING:
-                self._add_head(where, heads, name, head.type, record[head.body :])
+                self._add_head(where, heads, name, head.type, record, head.body)
         return heads, deadlines
 
-    def _add_head(self, where: str, heads: dict[bytes, _Head], name: bytes, type_: int, body: bytes) -> None:
+    def _add_head(
+        self, where: str, heads: dict[bytes, _Head], name: bytes, type_: int, record: bytes, start: int
+    ) -> None:
+        body = record[start:]
         if len(body) < 16:
             self._fault("K1", f"{where} is a collection without version and size")
             return
@@ -178,9 +202,9 @@ class _Checker:
         if version in self._versions:
             self._fault("K3", f"{where} has the version of {self._versions[version]}")
         self._versions[version] = where
-        if size == 0:
+        if size == 0 and type_ != STREAM:
             self._fault("D2", f"{where} is an empty collection")
-        heads[version] = _Head(name, type_, size, body[16:])
+        heads[version] = _Head(name, type_, size, body[16:], record)
 
     def _check_expiry(self, database: int, deadlines: set[bytes]) -> None:
         for row, _ in self._rows(f"expiry:{database}"):
@@ -196,12 +220,13 @@ class _Checker:
     def _check_data(self, database: int, heads: dict[bytes, _Head], garbage: set[bytes]) -> None:
         for version, rows in groupby(self._rows(f"data:{database}"), key=lambda row: row[0][:8]):
             head = heads.pop(version, None)
-            if head is not None:
+            if head is not None and head.type != STREAM:
                 self._check_elements(f"keys:{database} {head.name[:32]!r}", head, rows)
-            elif version not in garbage:
+            elif head is None and version not in garbage:
                 self._fault("D1", f"data:{database} has rows of version {version.hex()}, which nobody owns")
         for head in heads.values():
-            self._fault("D2", f"keys:{database} {head.name[:32]!r} has size {head.size} and no elements")
+            if head.type != STREAM:
+                self._fault("D2", f"keys:{database} {head.name[:32]!r} has size {head.size} and no elements")
 
     def _check_elements(self, where: str, head: _Head, rows: _Rows) -> None:
         check = _SHAPES.get(head.type)
@@ -213,6 +238,23 @@ class _Checker:
             self._fault("D2", f"{where} has size {head.size} and {count} elements")
         for text in odd:
             self._fault("D3", f"{where} {text}")
+
+    def _check_streams(self, database: int, heads: dict[bytes, _Head]) -> None:
+        tended = dict(self._rows("tended", bytes((database,))))
+        for version, head in heads.items():
+            if head.type != STREAM:
+                continue
+            where = f"keys:{database} {head.name[:32]!r}"
+            try:
+                stream = Stream(self._keyspaces[database], head.name, head.record)
+            except struct.error:
+                self._fault("K1", f"{where} is a stream whose head does not decode")
+                continue
+            for rule, text in faults_of(stream):
+                self._fault(rule, f"{where} {text}")
+            is_listed = tended.get(bytes((database,)) + physical(head.name)) == version
+            if is_listed != bool(stream.flags & TENDED):
+                self._fault("T1", f"{where} {'is' if is_listed else 'is not'} in tended, and says otherwise")
 
     # --------------------------------------------------------------- processes
 

@@ -64,6 +64,8 @@ class Duties:
         if now_s >= self._next_slow_s:
             self._next_slow_s = now_s + _SLOW_TICK_S
             self._slow_tick()
+        if self._tending.is_busy:
+            more |= self._if_due(self._tending.is_due, self._tending.work)
         return more
 
     def tick_lazily(self) -> None:

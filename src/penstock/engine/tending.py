@@ -16,7 +16,7 @@ from penstock.engine.datatypes.stream import Stream
 from penstock.engine.datatypes.stream.compaction import Run, is_due
 from penstock.engine.datatypes.stream.groups import needed_from, pending_between
 from penstock.engine.datatypes.stream.policies import Policy, load_policy
-from penstock.engine.datatypes.stream.producers import forget_silent
+from penstock.engine.datatypes.stream.producers import forget_silent, has_silent
 from penstock.engine.keyspace import EVENT_STREAM, Keyspace
 from penstock.engine.storage.layout import STREAM, TYPE_MASK, name_of
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Producers that are forgotten in one step.
 _PRODUCERS_A_STEP: Final = 1_000
+#: How often all producers are looked at: there may be many.
+_PRODUCERS_TICK_S: Final = 60.0
 
 
 class Tending:
@@ -34,9 +36,20 @@ class Tending:
         self._engine = engine
         #: compactions under way in this process, by version of their stream
         self._runs: dict[bytes, Run] = {}
+        self._next_producers_s = 0.0
+        self._looks_at_producers = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is half done."""
+        return bool(self._runs)
 
     def is_due(self) -> bool:
         """Whether any stream needs something. In any unit."""
+        now_s = self._engine.clock.monotonic_s()
+        self._looks_at_producers = now_s >= self._next_producers_s
+        if self._looks_at_producers:
+            self._next_producers_s = now_s + _PRODUCERS_TICK_S
         if self._runs:
             return True
         return any(stream is None or self._needs(stream) for _, stream in self._streams())
@@ -68,7 +81,9 @@ class Tending:
 
     def _needs(self, stream: Stream) -> bool:
         policy = load_policy(stream)
-        return self._surplus(stream, policy) >= stream.first or is_due(stream, policy)
+        if self._surplus(stream, policy) >= stream.first or is_due(stream, policy):
+            return True
+        return self._looks_at_producers and has_silent(stream)
 
     def _surplus(self, stream: Stream, policy: Policy) -> int:
         """The last offset that the policy does not want to keep; 0 if it wants all."""
@@ -97,6 +112,9 @@ class Tending:
 
     def _compact(self, stream: Stream, policy: Policy) -> bool:
         version = stream.row(b"")
+        if not policy.compact:
+            self._runs.pop(version, None)
+            return False
         run = self._runs.get(version)
         if run is None:
             if not is_due(stream, policy):

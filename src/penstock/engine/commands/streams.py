@@ -150,8 +150,8 @@ def _offset_to_keep(stream: Stream, count: int) -> int:
 
 def _evict(ks: Keyspace, stream: Stream, upto: int) -> int:
     removed = stream.evict_to(upto)
+    stream.save()  # its first offset moves although there may have been only holes
     if removed:
-        stream.save()
         ks.changed(stream.key, EVENT_STREAM, b"tevict")
         ks.ready(stream.key)
     return removed
@@ -254,10 +254,15 @@ def tcompact(s: Session, argv: Argv) -> Reply:
     stream = s.ks.load(argv[1], Stream)
     if stream is None:
         return 0
-    run = Run(load_policy(stream), pending_between)
-    while run.step(stream):
-        pass
-    if run.dropped:
+    policy = load_policy(stream)
+    dropped, before = 0, -1
+    while stream.compacted_to > before:  # a run may stop at as many tags as it can remember
+        before = stream.compacted_to
+        run = Run(policy, pending_between)
+        while run.step(stream):
+            pass
+        dropped += run.dropped
+    if dropped:
         s.ks.changed(argv[1], EVENT_STREAM, b"tcompact")
     stream.save()
-    return run.dropped
+    return dropped

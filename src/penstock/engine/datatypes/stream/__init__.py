@@ -15,6 +15,10 @@ module           role
 ``dead_letters`` messages that were given up
 ``timers``       when somebody has to look at a group
 ``overdue``      what is done then
+``compaction``   older messages of a tag become holes
+``policies``     how long a stream keeps what
+``producers``    writes that are repeated
+``check``        does a stream hold together?
 ===============  =============================================================
 """
 

@@ -81,14 +81,16 @@ class Run:
         start = max(self._looked_to, stream.compacted_to, stream.first - 1) + 1
         horizon_ms = stream.unit.now_ms - self.policy.min_lag_ms
         for looked, node in enumerate(stream.covering(start, stream.open_from - 1)):
-            if node.base >= stream.open_from or node.times_ms[-1] > horizon_ms:
+            end = node.base + node.span
+            is_enough = len(self._newest) >= _MOST_DIRTY_NODES * stream.node_messages
+            if end > stream.open_from or node.times_ms[-1] > horizon_ms or is_enough:
                 break
-            if looked >= _NODES_A_STEP or len(self._newest) > _MOST_DIRTY_NODES * stream.node_messages:
+            if looked >= _NODES_A_STEP:
                 return True
             for message in node.messages(node.index_from(start)):
                 if message.tag:
                     self._newest[message.tag] = message.offset
-            self._looked_to = self._limit = node.base + node.span - 1
+            self._looked_to = self._limit = end - 1
         self._has_looked = True
         self._cursor = stream.first
         return self._limit > stream.compacted_to

@@ -6,9 +6,11 @@ import sys
 from typing import Final
 
 if sys.version_info >= (3, 14):
-    from compression.zstd import compress, decompress
+    from compression.zstd import ZstdError, compress, decompress
 else:
-    from backports.zstd import compress, decompress
+    from backports.zstd import ZstdError, compress, decompress
+
+__all__ = ["ZstdError", "deflate", "inflate"]
 
 #: The fastest one: on small messages higher levels cost five times as much and save a tenth.
 _LEVEL: Final = 1

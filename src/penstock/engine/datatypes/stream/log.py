@@ -21,9 +21,12 @@ S2  Nodes do not overlap, in the order of their bases. Every message from ``firs
     is in the node that covers its offset, or is a hole.
 S3  ``size`` is the number of messages from ``first`` on. A node may begin below ``first``: those
     messages are gone, and their bytes go with the node.
-S4  Nodes below ``open_from`` are sealed and hold up to ``node_messages``; those from it on
-    are plain, and fewer than ``node_messages`` messages together after every append.
+S4  Nodes that end below ``open_from`` are sealed. The others are plain, have ``open_bytes`` and no
+    holes, and are fewer than ``node_messages`` messages after every append. The first of them
+    begins below ``open_from`` after an eviction into it.
 S5  Times never run backwards.
+S6  ``dirty_bytes`` are those of sealed nodes that begin above ``compacted_to``; ``dirty_since_ms`` is
+    not later than their first message, and 0 if there are none.
 
 Costs: a seek is one lookup in the tree, whatever the size of the stream. Appending costs
 one row, and a thousandth of a seal. Evicting costs the nodes that go.
@@ -47,9 +50,6 @@ from penstock.errors import CommandError
 if TYPE_CHECKING:
     from penstock.engine.storage.environment import Table
     from penstock.engine.storage.transaction import Unit
-
-if TYPE_CHECKING:
-    pass
 
 #: first, last, last_ms, open_from, open_bytes, stored bytes of all nodes, raw bytes of all nodes,
 #: compacted up to, sealed bytes beyond that, since when (ms), node_messages, node_bytes, groups, flags
@@ -314,10 +314,15 @@ class Stream(Collection):
         """
         value = self._unit.get(self._base + base.to_bytes(8, "big"), None, self._table)
         assert value is not None
+        before = len(value)
         self._drop(base, value)
+        value = b""
         if messages:
             value = nodes.encode_messages(base, span, messages, sealed=True)
             self._put(base, value, nodes.read_head(value))
+        if base > self.compacted_to:
+            self.dirty_bytes += len(value) - before
+            self.dirty_since_ms = self.dirty_since_ms if self.dirty_bytes else 0
 
     def _node(self, base: int, value: bytes) -> Node:
         """Inflate, or find it inflated already. Rows can be rewritten, so the bytes are compared."""
@@ -371,19 +376,29 @@ class Stream(Collection):
         if new_first <= self.first:
             return 0
         removed = 0
+        next_sealed_ms = 0
         gone: list[tuple[int, bytes]] = []
         for base, value in self._rows(self.first):
+            head = nodes.read_head(value)
             if base >= new_first:
+                next_sealed_ms = head.first_ms if head.is_sealed else 0
                 break
             removed += self._count_between(base, value, self.first, new_first)
-            if base + nodes.read_head(value).span <= new_first:
+            is_gone = base + head.span <= new_first
+            if is_gone:
                 gone.append((base, value))
+            if head.is_sealed and base > self.compacted_to:
+                self.dirty_bytes -= len(value)
+            elif is_gone and not head.is_sealed:
+                self.open_bytes -= len(value)
         for base, value in gone:
             self._drop(base, value)
         self.first = new_first
         self.size -= removed
         self.open_from = max(self.open_from, new_first)
-        self.compacted_to = max(self.compacted_to, new_first - 1)
+        if self.compacted_to < new_first - 1:
+            self.compacted_to = new_first - 1
+            self.dirty_since_ms = next_sealed_ms
         return removed
 
     def _count_between(self, base: int, value: bytes, first: int, stop: int) -> int:
@@ -409,7 +424,7 @@ class Stream(Collection):
         for base, value in self._rows(self.first):
             end = base + nodes.read_head(value).span
             left -= self._count_between(base, value, self.first, end)
-            if base >= self.open_from or left < count:
+            if end > self.open_from or left < count:
                 break
             upto = end - 1
         return upto
@@ -418,10 +433,11 @@ class Stream(Collection):
         """The last offset of the whole nodes that must go for the rest to be that small; 0 if none."""
         left, upto = self.bytes, 0
         for base, value in self._rows(self.first):
-            if left <= limit_bytes or base >= self.open_from:
+            end = base + nodes.read_head(value).span
+            if left <= limit_bytes or end > self.open_from:
                 break
             left -= len(value)
-            upto = base + nodes.read_head(value).span - 1
+            upto = end - 1
         return upto
 
     def keep_exactly(self, count: int) -> int:

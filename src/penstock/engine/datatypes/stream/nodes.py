@@ -50,13 +50,13 @@ Times never run backwards: whoever writes sees to that.
 
 from __future__ import annotations
 
+import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from struct import Struct
-from struct import error as StructError
 from typing import Any, Final, Literal, NamedTuple
 
 from penstock.engine.datatypes.stream.compression import ZstdError, deflate, inflate
@@ -74,7 +74,7 @@ SINGLE_HEAD_BYTES: Final = _SINGLE_HEAD.size
 _HEAD: Final = Struct(">BBIIQQI")
 
 #: What decoding raises if the bytes are not those of a node.
-DAMAGE: Final = (IndexError, ValueError, StructError, ZstdError)
+DAMAGE: Final = (IndexError, ValueError, struct.error, ZstdError)
 
 assert array("I").itemsize == 4
 assert array("Q").itemsize == 8

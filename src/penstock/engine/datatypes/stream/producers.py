@@ -14,6 +14,7 @@ nothing of a producer that has been silent for ``LIFE_MS``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
@@ -52,6 +53,13 @@ def remember(stream: Stream, producer: bytes, number: int, count: int, offset: i
     stream.unit.put(row, U64.pack(stream.unit.now_ms) + packed, db=stream.table)
 
 
+def has_silent(stream: Stream) -> bool:
+    """Whether a producer wrote nothing for long."""
+    horizon_ms = stream.unit.now_ms - LIFE_MS
+    rows = stream.unit.rows(stream.table, stream.row(_SPACE))
+    return any(int.from_bytes(value[:8], "big") < horizon_ms for _, value in rows)
+
+
 def forget_silent(stream: Stream, limit: int) -> int:
     """Remove up to ``limit`` producers that wrote nothing for long; answers how many."""
     horizon_ms = stream.unit.now_ms - LIFE_MS
@@ -60,6 +68,13 @@ def forget_silent(stream: Stream, limit: int) -> int:
     for row in silent:
         stream.unit.delete(row, db=stream.table)
     return len(silent)
+
+
+def all_calls(stream: Stream) -> Iterator[tuple[bytes, list[tuple[int, int, int]]]]:
+    """What is remembered: the rest of each row, and its calls."""
+    prefix = stream.row(_SPACE)
+    for row, value in stream.unit.rows(stream.table, prefix):
+        yield row[len(prefix) :], list(_CALL.iter_unpack(value[8:]))
 
 
 def count_producers(stream: Stream) -> int:

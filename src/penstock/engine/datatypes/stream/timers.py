@@ -81,6 +81,12 @@ def cancel(stream: Stream, group: Group) -> None:
         group.timer_ms = 0
 
 
+def has_timer(stream: Stream, number: int, due_ms: int) -> bool:
+    """Whether there is a row for a group (0: for all groups) at a time."""
+    row = _row(stream, number, due_ms)
+    return stream.unit.get(row, None, stream.unit.tables["due"]) is not None
+
+
 def set_next(stream: Stream, group: Group) -> None:
     """After looking: have somebody look again when the next thing comes. What is due already is done with."""
     group.timer_ms = 0
@@ -98,12 +104,12 @@ def _row(stream: Stream, number: int, due_ms: int) -> bytes:
 
 
 def swap_databases(unit: Unit, one: int, other: int) -> None:
-    """All keys of two databases are exchanged."""
-    table = unit.tables["due"]
+    """All keys of two databases are exchanged: so are the rows by which the engine finds their streams."""
     partners = {one: other, other: one}
-    moved = [timer for timer in _timers(unit) if timer.database in partners]
-    for timer in moved:
-        unit.delete(timer.row, db=table)
-    for timer in moved:
-        row = timer.row[:8] + bytes((partners[timer.database],)) + timer.row[9:]
-        unit.put(row, timer.group, db=table)
+    for name, place in (("due", 8), ("tended", 0)):
+        table = unit.tables[name]
+        moved = [(row, value) for row, value in unit.rows(table, b"") if row[place] in partners]
+        for row, _ in moved:
+            unit.delete(row, db=table)
+        for row, value in moved:
+            unit.put(row[:place] + bytes((partners[row[place]],)) + row[place + 1 :], value, db=table)
