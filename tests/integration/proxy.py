@@ -59,16 +59,16 @@ class Passage:
         self.heard = bytearray()
         self.is_harmed = False
         self._records = records
-        self._is_over = False
+        self.is_over = False
         self._writers: list[asyncio.StreamWriter] = []
 
     def cut(self) -> None:
         """Both ends see the connection reset."""
-        self.is_harmed |= not self._is_over
+        self.is_harmed |= not self.is_over
         self._end()
 
     def _end(self) -> None:
-        self._is_over = True
+        self.is_over = True
         client, *upstream = self._writers
         client.transport.abort()
         for writer in upstream:
@@ -83,7 +83,7 @@ class Passage:
         self._writers.append(writer)
         up_reader, up_writer = await asyncio.open_connection(HOST, upstream_port)
         self._writers.append(up_writer)
-        if self._is_over:
+        if self.is_over:
             self._end()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._pump(reader, up_writer, "up", self.plan.cut_up))
@@ -98,22 +98,23 @@ class Passage:
             while data := await reader.read(1 << 16):
                 if way == "down" and self._records:
                     self.heard += data
-                if self.is_swallowing or self._is_over:
+                if self.is_swallowing or self.is_over:
                     self.is_harmed |= self.is_swallowing
                     continue
                 left = len(data) if cut_at is None else cut_at - getattr(self, way)
                 for piece in self._pieces(data[:left]):
                     await self._delay()
-                    if self._is_over:
+                    if self.is_over:
                         break
                     writer.write(piece)
                     await writer.drain()
                     setattr(self, way, getattr(self, way) + len(piece))
                 if left <= len(data) and cut_at is not None:
                     # What was written must arrive before the cut does.
-                    writer.close()
-                    await writer.wait_closed()
                     self.is_harmed = True
+                    if way == "down" or not self._records:
+                        writer.close()
+                        await writer.wait_closed()
                     break
         self._end()
         if way == "down" and self._records:
@@ -169,6 +170,11 @@ class Proxy:
     def passage(self) -> Passage:
         """The newest connection."""
         return self.passages[-1]
+
+    @property
+    def live(self) -> list[Passage]:
+        """The connections that have not ended, oldest first."""
+        return [passage for passage in self.passages if not passage.is_over]
 
     def cut(self) -> None:
         """Every connection, now."""

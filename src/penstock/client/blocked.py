@@ -20,7 +20,8 @@ Rules:
    told as :class:`OrphanedReply` where there is no caller any more. It is never dropped
    without a word.
 3. CLIENT UNBLOCK ends whatever waits on a connection: on a shared one a command is taken back
-   when those before it are through.
+   when those before it are through, however long that takes. One that cannot be taken back
+   keeps everybody waiting until the connection counts as dead (``unresponsive_timeout_ms``).
 4. One limit covers the wait for room, for a connection and for the reply: that of the call,
    or the command's own timeout and ``blocking_margin_ms``.
 """
@@ -29,6 +30,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -37,7 +39,7 @@ from penstock.client.config import Settings
 from penstock.client.connection import ReplyFuture, Slot
 from penstock.client.events import Event, OrphanedReply
 from penstock.client.facts import blocking_timeout_ms, is_repeatable, to_bytes
-from penstock.client.link import Link, LinkState
+from penstock.client.link import Link
 from penstock.client.private import PrivateLink, PrivateLinks
 from penstock.client.router.base import Place, Router
 from penstock.client.transports.base import Arguments
@@ -74,6 +76,8 @@ class _Wait:
     release: Callable[[_Wait], None]
     #: whether the caller has gone for good
     is_abandoned: bool = False
+    #: whether it was taken back, or given up
+    is_over: bool = False
     is_interrupted: bool = False
 
     @property
@@ -110,15 +114,23 @@ class BlockingCalls:
         It goes where its keys are. A ``place`` that the caller knows better always gets a
         private connection.
         """
-        limit_ms = timeout_ms
-        if limit_ms is None and own_timeout_ms:
-            limit_ms = own_timeout_ms + self._settings.blocking_margin_ms
-        limit = None if limit_ms is None else _Limit(limit_ms, _now_s() + limit_ms / 1000)
+        limit = self._limit(own_timeout_ms, timeout_ms)
         if place is not None or self._settings.blocking_policy == "dedicated":
             return await self._call_dedicated(arguments, place or self._router.place_for(arguments), limit)
-        return await self._call_shared(arguments, limit)
+        return await self._call_shared(arguments, own_timeout_ms, limit)
+
+    def _limit(self, own_timeout_ms: int, timeout_ms: int | None) -> _Limit | None:
+        if timeout_ms is None and own_timeout_ms == 0:
+            return None
+        limit_ms = own_timeout_ms + self._settings.blocking_margin_ms if timeout_ms is None else timeout_ms
+        return _Limit(limit_ms, _now_s() + limit_ms / 1000)
 
     # ---------------------------------------------------------------- dedicated
+
+    async def call_on(self, link: PrivateLink, arguments: Arguments, own_timeout_ms: int) -> Reply:
+        """The same on a link that the caller has taken, and gives back."""
+        limit = self._limit(own_timeout_ms, None)
+        return await self._wait_on(link, link.place, arguments, limit, release=lambda _: None)
 
     async def _call_dedicated(self, arguments: Arguments, place: Place, limit: _Limit | None) -> Reply:
         is_ask = False
@@ -137,11 +149,23 @@ class BlockingCalls:
         try:
             if is_ask:
                 await link.call(("ASKING",))
-            reply = link.call_blocking(arguments, _patience_s(limit))
         except BaseException:
             self._links.let_go(link)
             raise
-        return await self._finish(_Wait(arguments, link, place, reply, self._return), limit)
+        return await self._wait_on(link, place, arguments, limit, self._return)
+
+    async def _wait_on(
+        self,
+        link: PrivateLink,
+        place: Place,
+        arguments: Arguments,
+        limit: _Limit | None,
+        release: Callable[[_Wait], None],
+    ) -> Reply:
+        # The link must not give up before us, nor while the command is taken back.
+        patience_s = None if limit is None else limit.ends_s - _now_s() + _TAKE_BACK_S
+        reply = link.call_blocking(arguments, patience_s)
+        return await self._finish(_Wait(arguments, link, place, reply, release), limit)
 
     async def _take(self, place: Place, arguments: Arguments, limit: _Limit | None) -> PrivateLink:
         if limit is None:
@@ -166,11 +190,13 @@ class BlockingCalls:
 
     # ------------------------------------------------------------------- shared
 
-    async def _call_shared(self, arguments: Arguments, limit: _Limit | None) -> Reply:
+    async def _call_shared(self, arguments: Arguments, own_timeout_ms: int, limit: _Limit | None) -> Reply:
         link = self._router.link_for(arguments)
         place = self._router.place_for(arguments)
         self._listen_for_orphans(link)
-        reply = link.call_blocking(arguments, _patience_s(limit))
+        # Not shorter for our own limit: until it is taken back, it keeps the connection.
+        patience_s = own_timeout_ms / 1000 + _TAKE_BACK_S if own_timeout_ms else None
+        reply = link.call_blocking(arguments, patience_s)
         wait = _Wait(arguments, link, place, reply, self._leave)
         self._shared[wait] = None
         if len(self._shared) == 1:
@@ -183,11 +209,8 @@ class BlockingCalls:
             self._on_shared_waits(False)
 
     def _listen_for_orphans(self, link: Link) -> None:
-        """Commands of others may be discarded there as well; they are not of interest."""
-
         def on_orphan(slot: Slot, reply: Reply) -> None:
-            if blocking_timeout_ms(slot.arguments) is not None:
-                self.tell_orphan(link.name, slot.arguments, reply)
+            self.tell_orphan(link.name, slot.arguments, reply)
 
         if link.on_orphan is None:
             link.on_orphan = on_orphan
@@ -202,7 +225,13 @@ class BlockingCalls:
         for wait in self._shared:
             if not wait.is_interrupted:
                 wait.is_interrupted = True
-                self._start(self._unblock(wait, "ERROR"))
+                self._start(self._interrupt(wait))
+
+    async def _interrupt(self, wait: _Wait) -> None:
+        try:
+            await self._unblock(wait, "ERROR")
+        finally:
+            wait.is_interrupted = False  # if it was in vain, the next command tries it again
 
     # ---------------------------------------------------------------- taking back
 
@@ -219,7 +248,7 @@ class BlockingCalls:
             return wait.reply.result()
         assert limit is not None
         await self._take_back(wait)
-        if wait.reply.cancelled():
+        if wait.is_abandoned or wait.reply.cancelled():
             raise CommandTimeoutError(
                 f"{wait.name} waited for {limit.ms} ms and could not be taken back; it may have run"
             )
@@ -229,78 +258,83 @@ class BlockingCalls:
         return reply
 
     async def _take_back(self, wait: _Wait) -> None:
-        """Until the command has its reply, or is given up."""
-        task = self._start(self._unblock_in_time(wait))
+        """Until the command has its reply, or is given up, or the caller has waited long enough."""
+        task = self._start(self._unblock(wait, "TIMEOUT"))
         # Whatever becomes of the caller, this comes to its end.
         task.add_done_callback(lambda _: self._end(wait))
         try:
-            await asyncio.wait([task])
+            await asyncio.wait([task], timeout=_TAKE_BACK_S)
         except asyncio.CancelledError:
-            if task.done() and not wait.is_abandoned:
+            if wait.is_over and not wait.is_abandoned:
                 self._surface(wait)
             wait.is_abandoned = True
             raise
+        wait.is_abandoned |= not wait.is_over
 
     def _end(self, wait: _Wait) -> None:
         # If there is no reply yet, it is the link's to report; what was not sent never will be.
         wait.reply.cancel()
+        wait.is_over = True
         if wait.is_abandoned:
             self._surface(wait)
         wait.release(wait)
 
-    async def _unblock_in_time(self, wait: _Wait) -> None:
-        try:
-            async with asyncio.timeout(_TAKE_BACK_S):
-                await self._unblock(wait, "TIMEOUT")
-        except TimeoutError:
-            log.info("%s: %s could not be taken back", wait.link.name, wait.name)
-
     async def _unblock(self, wait: _Wait, how: str) -> None:
         """Until the command has its reply, or there is no hope."""
+        ends_s: float | None = None
         while not wait.reply.done():
             first = self._first_in_line(wait)
-            if first is not wait:
-                await asyncio.wait([first.reply, wait.reply], return_when=asyncio.FIRST_COMPLETED)
-            elif wait.link.state is not LinkState.OPEN:
-                if how == "TIMEOUT":
-                    return  # it was not sent
+            if first is None and how == "TIMEOUT":
+                return  # it was not sent
+            if first is None:
                 await asyncio.wait([wait.reply], timeout=_UNBLOCK_LATER_S)
+            elif first is not wait:
+                await asyncio.wait([first.reply, wait.reply], return_when=asyncio.FIRST_COMPLETED)
             else:
-                pause_s = await self._unblock_once(wait, how)
+                ends_s = ends_s or _now_s() + _TAKE_BACK_S
+                pause_s = await self._unblock_once(wait, how, ends_s)
                 if pause_s is None:
                     return
                 await asyncio.wait([wait.reply], timeout=pause_s)
 
-    def _first_in_line(self, wait: _Wait) -> _Wait:
-        """Whom CLIENT UNBLOCK would end on the connection of that one."""
+    def _first_in_line(self, wait: _Wait) -> _Wait | None:
+        """Whom CLIENT UNBLOCK would end on the connection of that one; None: it is on none."""
         if wait not in self._shared:
             return wait
-        for each in self._shared:
-            each.link = self._router.link_for(each.arguments)  # it may have been redirected
-            each.place = self._router.place_for(each.arguments)
-            self._listen_for_orphans(each.link)
-        return next(each for each in self._shared if each.link is wait.link and not each.reply.done())
+        links = [link for link in self._router.primaries() if link.position_of(wait.reply) is not None]
+        if not links:
+            return None
+        link = links[0]
+        wait.link, wait.place = link, Place(link.name, link.dial)  # it may have been redirected
+        self._listen_for_orphans(link)
+        waiting = [each for each in self._shared if not each.reply.done()]
+        return min(waiting, key=lambda each: _or_inf(link.position_of(each.reply)))
 
-    async def _unblock_once(self, wait: _Wait, how: str) -> float | None:
+    async def _unblock_once(self, wait: _Wait, how: str, ends_s: float) -> float | None:
         """After how long to try again; None: never."""
         client_id = wait.link.facts.client_id
         if client_id is None:
             return None
         try:
-            control = await self._links.take(wait.place, is_control=True)
-        except (PenstockError, OSError) as error:
+            async with asyncio.timeout_at(ends_s):
+                is_unblocked = await self._tell(wait.place, ("CLIENT", "UNBLOCK", str(client_id), how))
+        except (PenstockError, TimeoutError, OSError) as error:
             log.info("%s: cannot unblock %s: %s", wait.link.name, wait.name, error)
-            return _UNBLOCK_LATER_S
-        try:
-            is_unblocked = await control.call(("CLIENT", "UNBLOCK", str(client_id), how))
-        except BaseException as error:
-            self._links.let_go(control)
-            if not isinstance(error, PenstockError):
-                raise
-            log.info("%s: cannot unblock %s: %s", wait.link.name, wait.name, error)
-            return None if isinstance(error, CommandError) else _UNBLOCK_LATER_S
-        self._links.give_back(control)
+            is_hopeless = isinstance(error, CommandError) or _now_s() > ends_s
+            return None if is_hopeless else _UNBLOCK_LATER_S
+        if _now_s() > ends_s:
+            return None
         return _UNBLOCK_LATER_S if is_unblocked else _UNBLOCK_AGAIN_S
+
+    async def _tell(self, place: Place, arguments: Arguments) -> Reply:
+        control = await self._links.take(place, is_control=True)
+        try:
+            reply = await control.call(arguments)
+        except BaseException:
+            self._links.let_go(control)
+            raise
+        self._links.give_back(control)
+        return reply
 
     def _surface(self, wait: _Wait) -> None:
         """Tell what a command took for a caller that has gone."""
@@ -308,8 +342,11 @@ class BlockingCalls:
             self.tell_orphan(wait.link.name, wait.arguments, wait.reply.result())
 
     def tell_orphan(self, server: str, arguments: Arguments, reply: Reply) -> None:
-        """A reply without a caller: silent only if it took nothing."""
+        """A reply without a caller: silent only if it took nothing. Replies to other commands are
+        discarded in the same places; they are of no interest, and may hold secrets (HELLO, AUTH)."""
         if reply is None or isinstance(reply, CommandError) or is_repeatable(arguments):
+            return
+        if blocking_timeout_ms(arguments) is None:
             return
         log.warning("%s: the caller of %.80r has gone; its reply was %.200r", server, arguments, reply)
         self._on_event(OrphanedReply(server, arguments, reply))
@@ -329,13 +366,12 @@ class BlockingCalls:
             await asyncio.wait(self._tasks)
 
 
+def _or_inf(position: int | None) -> float:
+    return math.inf if position is None else position
+
+
 def _now_s() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _patience_s(limit: _Limit | None) -> float | None:
-    """What to tell the link: it must not give up before us, nor while the command is taken back."""
-    return None if limit is None else limit.ends_s - _now_s() + _TAKE_BACK_S
 
 
 def _name_of(arguments: Arguments) -> str:

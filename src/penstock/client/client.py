@@ -297,9 +297,7 @@ class Using(Commands):
 
     def __init__(self, client: Client, timeout_ms: int | None, route: Route | None) -> None:
         if isinstance(route, ToAll):
-            raise UsageError(
-                "a helper has one answer: use execute(…, route=ToAll()) for those of all"
-            )
+            raise UsageError("a helper has one answer: use execute(…, route=ToAll()) for those of all")
         self._client = client
         self._timeout_ms = timeout_ms
         self._route = route

@@ -529,9 +529,20 @@ class Connection:
 
         Counts from the oldest command without a reply, not from the last write, or steady
         writes would keep a dead peer alive. The one first in line may be allowed to take
-        its time (it blocks), and none behind it can be answered sooner.
+        its time (it blocks), and none behind it can be answered sooner; for a caller that
+        has gone nobody is kept waiting.
         """
-        return max(self._silent_since_s, self._slots[0][2]) if self._slots else self._silent_since_s
+        if not self._slots or self._slots[0][0].done():
+            return self._silent_since_s
+        return max(self._silent_since_s, self._slots[0][2])
+
+    def position_of(self, future: ReplyFuture) -> int | None:
+        """How many commands before that of this caller are unanswered; None if it is not in flight."""
+        for position, slot in enumerate(self._slots):
+            place: object = slot[0]
+            if place is future or (isinstance(place, Burst) and place.future is future):
+                return position
+        return None
 
     @property
     def bytes_sent(self) -> int:

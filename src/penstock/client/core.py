@@ -29,7 +29,7 @@ from penstock.client.dialing import Dialer
 from penstock.client.events import CacheFlushed, Disconnected, Event, TopologyChanged
 from penstock.client.link import Link
 from penstock.client.listening import Listeners
-from penstock.client.private import PrivateLinks
+from penstock.client.private import PrivateLink, PrivateLinks
 from penstock.client.pubsub import PubSub
 from penstock.client.router.base import Place, Router
 from penstock.client.router.broadcasting import merge_of
@@ -41,7 +41,7 @@ from penstock.client.router.standalone import StandaloneRouter
 from penstock.client.targets import Target
 from penstock.client.telemetry import Spans
 from penstock.client.transports.base import Arguments
-from penstock.errors import BackpressureError, ClosedError
+from penstock.errors import BackpressureError, ClosedError, CommandTimeoutError
 from penstock.protocol.replies import Reply
 
 Call = Callable[[Arguments], ReplyFuture]
@@ -83,6 +83,12 @@ class Core:
         """Run a command that waits at the server: the one that has its keys, or ``place``."""
         return await self.aside(arguments, self._blocking.call(arguments, own_timeout_ms, timeout_ms, place))
 
+    def call_blocking_on(
+        self, link: PrivateLink, arguments: Arguments, own_timeout_ms: int
+    ) -> Awaitable[Reply]:
+        """The same on a connection that the caller has; cache and tracer are the caller's business."""
+        return self._blocking.call_on(link, arguments, own_timeout_ms)
+
     def call_longer(self, arguments: Arguments, extra_s: float) -> ReplyFuture:
         """A shared command that may take so much longer than ``command_timeout_ms``; first be ``ready``."""
         router = self.router
@@ -105,11 +111,23 @@ class Core:
         finally:
             self.touch(arguments)
 
-    async def ready(self) -> None:
-        """Until the servers are known, for commands that are not sent where their keys are."""
-        if not self._is_ready:
-            await self.router.open()
-            self._is_ready = True
+    async def ready(self, timeout_ms: int | None = None) -> int | None:
+        """Until the servers are known, for commands that are not sent where their keys are. Answers
+        what is left of the timeout; without one, ``command_timeout_ms`` is the limit."""
+        if self._is_ready:
+            return timeout_ms
+        limit_ms = self.settings.command_timeout_ms if timeout_ms is None else timeout_ms
+        started_s = self._loop.time()
+        try:
+            async with asyncio.timeout(limit_ms / 1000 if limit_ms else None):
+                await self.router.open()
+        except TimeoutError:
+            raise CommandTimeoutError(
+                f"there was no connection within {limit_ms} ms; it was not sent"
+            ) from None
+        self._is_ready = True
+        waited_ms = int((self._loop.time() - started_s) * 1000)
+        return None if timeout_ms is None else max(1, timeout_ms - waited_ms)
 
     def touch(self, arguments: Arguments) -> None:
         """A command goes, or went, another way than ``call``: the cache must not outlive what it writes."""
@@ -118,11 +136,13 @@ class Core:
 
     def _shared_wait_changed(self, someone_waits: bool) -> None:
         policy = self.settings.blocking_policy
+        if self._closing is not None:
+            return  # everything is refused
         if someone_waits and policy == "error":
             self.call = self._refuse
         elif someone_waits and policy == "interrupt":
             self.call = self._interrupt
-        elif self._closing is None:
+        else:
             self.call = self._ungated
 
     def _refuse(self, arguments: Arguments) -> ReplyFuture:

@@ -551,6 +551,10 @@ class Link:
             return 0.0
         return max(0.0, self._loop.time() - connection.silent_since_s)
 
+    def position_of(self, future: ReplyFuture) -> int | None:
+        """How many commands before that of this caller are unanswered here; None if it is not in flight."""
+        return None if self._connection is None else self._connection.position_of(future)
+
     @property
     def is_busy(self) -> bool:
         """Whether a command is in flight, or waits."""

@@ -83,7 +83,7 @@ class Monitor:
             await core.ready()
             place = place_of(self._route, core.router)
         self._limit = core.settings.pubsub_queue_len
-        self._link = await core.links.take(place)
+        self._link = await core.links.take_in_time(place)
         self._link.on_private_push = self._on_push
         self._link.on_end = self._news.set
         try:

@@ -19,7 +19,7 @@ from penstock.client.connection import Slot
 from penstock.client.link import Link, LinkState
 from penstock.client.policies import NoReconnect
 from penstock.client.router.base import Place
-from penstock.errors import ClosedError, CommandError
+from penstock.errors import ClosedError, CommandError, CommandTimeoutError
 from penstock.protocol.replies import Reply
 
 #: Idle links kept to each server; more are closed when they come back.
@@ -89,6 +89,19 @@ class PrivateLinks:
             if not is_control:
                 self._room.release()
             raise
+
+    async def take_in_time(self, place: Place) -> PrivateLink:
+        """The same, within ``command_timeout_ms``."""
+        timeout_ms = self._settings.command_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000 if timeout_ms else None):
+                return await self.take(place)
+        except TimeoutError:
+            raise CommandTimeoutError(
+                f"there was no connection of one's own to {place.name} within {timeout_ms} ms;"
+                f" {len(self._counted)} are in use"
+                f" (max_blocking_connections {self._settings.max_blocking_connections})"
+            ) from None
 
     async def _take(self, place: Place, lent: set[PrivateLink]) -> PrivateLink:
         if self._is_closed:

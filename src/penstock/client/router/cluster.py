@@ -54,7 +54,7 @@ from penstock.client.router.detours import Asking, Detours
 from penstock.client.router.nodes import Nodes
 from penstock.client.router.refreshing import Refresher
 from penstock.client.router.reporting import report_state
-from penstock.client.router.scattering import scatter
+from penstock.client.router.scattering import Deferred, scatter
 from penstock.client.router.splitting import Merge, Split, can_split, same_slot, split
 from penstock.client.router.territory import Territory
 from penstock.client.router.topology import SlotMap, resolve
@@ -208,14 +208,11 @@ class ClusterRouter:
     def _ask_all(self, arguments: Arguments, merge: Merge) -> ReplyFuture:
         """A command about the whole cluster; it waits for the map like any other."""
         if not self._territory.is_known:
-            return self._loop.create_task(self._ask_all_later(arguments, merge))
+            # Somebody else waits there, for as long as any command may.
+            return Deferred(self._lobby.call(("PING",)), lambda: self._ask_all(arguments, merge))
         links = self._territory.primaries()
         parts = [(place, arguments) for place in range(len(links))]
         return scatter(Split(parts, merge), lambda place, part: links[place].call(part))
-
-    async def _ask_all_later(self, arguments: Arguments, merge: Merge) -> Reply:
-        await self._wait_for_map()
-        return await self._ask_all(arguments, merge)
 
     def _refused(self, error: CommandError) -> ReplyFuture:
         future: ReplyFuture = self._loop.create_future()

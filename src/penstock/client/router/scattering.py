@@ -1,7 +1,8 @@
 """The parts of a split command on their way: all at once, then one reply.
 
 The caller's future ends with the merged reply. A caller that goes away takes those parts
-with it that were not sent yet. Which parts there are and how replies are merged is decided in
+with it that were not sent yet. Both kinds of futures here can be ended from outside, by a
+timeout say, which tasks cannot. Which parts there are and how replies are merged is decided in
 ``splitting``; where a part goes, by whoever sends it.
 """
 
@@ -59,3 +60,32 @@ class _Gathering(asyncio.Future[Reply]):
             self.set_exception(reply)
         else:
             self.set_result(reply)
+
+
+class Deferred(asyncio.Future[Reply]):
+    """The reply to a command that cannot be sent before another one is answered."""
+
+    def __init__(self, first: ReplyFuture, then: Callable[[], ReplyFuture]) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+        self._current = first
+        self._then: Callable[[], ReplyFuture] | None = then
+        first.add_done_callback(self._step)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        self._current.cancel()
+        return super().cancel(msg)
+
+    def _step(self, done: ReplyFuture) -> None:
+        if done.cancelled():
+            return  # with its caller only
+        error = done.exception()
+        if self.done():
+            return
+        then, self._then = self._then, None
+        if error is not None:
+            self.set_exception(error)
+        elif then is None:
+            self.set_result(done.result())
+        else:
+            self._current = then()
+            self._current.add_done_callback(self._step)
