@@ -1,4 +1,4 @@
-"""One suite for the Python API of streams, on every place: embedded (native commands), a server (scripts).
+"""One suite for the Python API of streams: embedded and served by us (native), a server and a cluster (scripts).
 
 A test asks for ``ps`` (or ``orders``, a stream of it) and runs once on each place and protocol. What
 the API sends can be watched, and cut off, through ``Wire``.
@@ -7,7 +7,7 @@ the API sends can be watched, and cut off, through ``Wire``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ import penstock
 from penstock.client.transports.base import Argument
 from penstock.errors import OutcomeUnknownError
 from penstock.streams import Stream, StreamCommands
+from penstock.testing.own_server import PenstockServer
+from penstock.testing.servers import RealCluster, start_cluster
 
-PLACES = ("embedded-3", "embedded-2", "server-3", "server-2")
+PLACES = ("embedded-3", "embedded-2", "served-3", "server-3", "server-2", "cluster-3")
 
 
 @pytest.fixture(params=PLACES)
@@ -26,7 +28,30 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     kind, _, protocol = request.param.partition("-")
     if kind == "embedded":
         return f"embedded:{tmp_path / 'store.pen'}?protocol={protocol}&durability=relaxed"
+    if kind == "served":
+        return f"redis://127.0.0.1:{request.getfixturevalue('own_server').port}?protocol={protocol}"
+    if kind == "cluster":
+        return f"{request.getfixturevalue('own_cluster').replace('redis://', 'redis-cluster://')}?protocol={protocol}"
     return f"{request.getfixturevalue('real_servers').get('valkey').url}?protocol={protocol}"
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[PenstockServer]:
+    with PenstockServer(tmp_path / "served.pen", durability="relaxed") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[RealCluster]:
+    with start_cluster(3, 0) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def own_cluster(cluster: RealCluster) -> str:
+    for node in cluster.primaries:
+        node.reset()
+    return cluster.url
 
 
 @pytest.fixture
