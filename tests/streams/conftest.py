@@ -1,4 +1,4 @@
-"""One suite for the Python API of streams: embedded and served by us (native), a server and a cluster (scripts).
+"""One suite for the Python API of streams: embedded and served by us (native), a server, a cluster (scripts).
 
 A test asks for ``ps`` (or ``orders``, a stream of it) and runs once on each place and protocol. What
 the API sends can be watched, and cut off, through ``Wire``.
