@@ -171,3 +171,24 @@ async def test_helpers_with_a_timeout_or_a_route(client: penstock.Client) -> Non
         await client.using(timeout_ms=50).eval(SLOW, ["k"])
     with pytest.raises(UsageError, match="one answer"):
         client.using(route=penstock.ToAll())
+
+
+async def test_a_running_script_can_be_killed_by_its_own_client(open_client: OpenClient) -> None:
+    """SCRIPT KILL must not wait on the connection that waits for the script."""
+    client = await open_client()
+    await client.execute("CONFIG", "SET", "lua-time-limit", 20)
+    try:
+        running = asyncio.create_task(client.eval("while true do end", ["k"]))
+        async with asyncio.timeout(20):
+            while not running.done():
+                try:
+                    assert await client.script_kill() == b"OK"
+                except CommandError as error:
+                    if error.code != "NOTBUSY":  # the script has not begun
+                        raise
+        with pytest.raises(CommandError, match="killed"):
+            await running
+        with pytest.raises(CommandError, match="NOTBUSY"):
+            await client.script_kill()
+    finally:
+        await client.execute("CONFIG", "SET", "lua-time-limit", 5_000)

@@ -317,7 +317,7 @@ class BlockingCalls:
             return None
         try:
             async with asyncio.timeout_at(ends_s):
-                is_unblocked = await self._tell(wait.place, ("CLIENT", "UNBLOCK", str(client_id), how))
+                is_unblocked = await self._links.tell(wait.place, ("CLIENT", "UNBLOCK", str(client_id), how))
         except (PenstockError, TimeoutError, OSError) as error:
             log.info("%s: cannot unblock %s: %s", wait.link.name, wait.name, error)
             is_hopeless = isinstance(error, CommandError) or _now_s() > ends_s
@@ -325,16 +325,6 @@ class BlockingCalls:
         if _now_s() > ends_s:
             return None
         return _UNBLOCK_LATER_S if is_unblocked else _UNBLOCK_AGAIN_S
-
-    async def _tell(self, place: Place, arguments: Arguments) -> Reply:
-        control = await self._links.take(place, is_control=True)
-        try:
-            reply = await control.call(arguments)
-        except BaseException:
-            self._links.let_go(control)
-            raise
-        self._links.give_back(control)
-        return reply
 
     def _surface(self, wait: _Wait) -> None:
         """Tell what a command took for a caller that has gone."""

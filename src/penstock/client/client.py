@@ -38,7 +38,15 @@ from penstock.client.core import Core
 from penstock.client.dialing import Dialer
 from penstock.client.events import Event
 from penstock.client.exclusive import Exclusive, ExclusiveConnection
-from penstock.client.facts import PLAIN_NAMES, Kind, blocking_timeout_ms, exclusive_hint, kind_of, to_bytes
+from penstock.client.facts import (
+    PLAIN_NAMES,
+    Kind,
+    blocking_timeout_ms,
+    exclusive_hint,
+    kind_of,
+    overtakes,
+    to_bytes,
+)
 from penstock.client.listening import Listeners
 from penstock.client.monitoring import Monitor
 from penstock.client.pipelines import Pipeline, Transaction
@@ -138,6 +146,8 @@ class Client(Commands):
         refusal = _why_not_shared(arguments)
         if refusal is not None:
             raise UsageError(refusal)
+        if overtakes(arguments) and route is None:
+            return await core.aside(arguments, core.call_overtaking(arguments))
         if route is not None:
             return await self._execute_at(core, arguments, timeout_ms, route)
         if kind_of(arguments[0]) is Kind.BLOCKING:

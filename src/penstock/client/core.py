@@ -103,6 +103,19 @@ class Core:
             )
         return router.link_for(arguments).call_blocking(arguments, extra_s)
 
+    async def call_overtaking(self, arguments: Arguments) -> Reply:
+        """Run a command about what the servers run, beside the connections that wait for that."""
+        await self.ready()
+        replies = await asyncio.gather(
+            *(self.links.tell(Place(link.name, link.dial), arguments) for link in self.router.primaries()),
+            return_exceptions=True,
+        )
+        # Of many servers one runs the script; the others have nothing to say.
+        reply = next((each for each in replies if not isinstance(each, BaseException)), replies[0])
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
     async def aside(self, arguments: Arguments, work: Awaitable[Reply]) -> Reply:
         """Await a command that goes another way than ``call``; cache and tracer are told of it."""
         self.touch(arguments)

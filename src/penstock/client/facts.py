@@ -6,6 +6,7 @@
 ``blocking_timeout_ms``  how long one may wait at the server
 ``keys_of``              the keys, for routing; ``key_positions`` where they are
 ``is_readonly``          whether it reads keys and changes nothing
+``overtakes``            whether it must not wait behind others on their connection
 ``suits_replicas``       whether replicas may answer it in turn
 ``is_repeatable``        whether sending it twice changes nothing
 ``is_idempotent``        whether sending it twice leaves what sending it once does
@@ -83,6 +84,9 @@ _EXCLUSIVE: Final[Mapping[str, str]] = {
 _OF_OWN_WRITES: Final = dict.fromkeys(
     ("WAIT", "WAITAOF"), "write and wait on an exclusive connection, whose writes it counts"
 )
+
+#: By name, the subcommands about what the server runs at the moment.
+_OVERTAKING: Final = {b"SCRIPT": frozenset({b"KILL"}), b"FUNCTION": frozenset({b"KILL", b"STATS"})}
 
 _WITH_CURSOR: Final = frozenset(b"SCAN HSCAN SSCAN ZSCAN".split())
 
@@ -405,7 +409,11 @@ for _name, _known in _TABLE.items():
 
 #: The usual spellings of commands that are PLAIN whatever their arguments are: most of a program's
 #: commands are found here by one look.
-PLAIN_NAMES: Final = frozenset(name for name, facts in _BY_TEXT.items() if facts.kind is Kind.PLAIN)
+PLAIN_NAMES: Final = frozenset(
+    name
+    for name, facts in _BY_TEXT.items()
+    if facts.kind is Kind.PLAIN and name.upper().encode() not in _OVERTAKING
+)
 
 
 # ------------------------------------------------------------------- questions
@@ -447,6 +455,12 @@ def is_readonly(name: Argument, *arguments: Argument) -> bool:
     The name decides, except for OBJECT, MEMORY and XINFO, which need their subcommand.
     """
     return _find((name, *arguments[:1])).is_readonly
+
+
+def overtakes(args: Arguments) -> bool:
+    """Whether it is about a script that runs, so that it must not wait behind it on its connection."""
+    subcommands = _OVERTAKING.get(to_bytes(args[0]).upper(), ())
+    return bool(subcommands) and len(args) > 1 and to_bytes(args[1]).upper() in subcommands
 
 
 def suits_replicas(args: Arguments) -> bool:

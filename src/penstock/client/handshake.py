@@ -110,13 +110,22 @@ async def _greet(connection: Connection, intro: Introduction) -> int:
         else:
             return 3
     if intro.password is None:
-        await connection.call(("PING",))
+        await _ping(connection)
     elif intro.username is None:
         # Before Redis 6 there are no users, and AUTH takes the password alone.
         await connection.call(("AUTH", intro.password))
     else:
         await connection.call(("AUTH", intro.username, intro.password))
     return 2
+
+
+async def _ping(connection: Connection) -> None:
+    """A sign of life. A server that runs a script gives one, too: somebody may want to end that from here."""
+    try:
+        await connection.call(("PING",))
+    except CommandError as error:
+        if classify_error(str(error)).kind is not ErrorClass.BUSY:
+            raise
 
 
 #: A server before 6.0, or one that has no RESP3.
@@ -150,6 +159,8 @@ async def _check_cluster(connection: Connection, name: str) -> None:
             raise ConfigError(
                 f"{name} is a plain server, not a cluster: use redis:// instead of redis-cluster://"
             ) from error
+        if classify_error(str(error)).kind is ErrorClass.BUSY:
+            return  # it runs a script, which somebody may want to end through this connection
         raise
     if state != "ok":
         raise NotSentError(f"the cluster at {name} is not ready (cluster_state:{state})")

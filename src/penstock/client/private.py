@@ -19,6 +19,7 @@ from penstock.client.connection import Slot
 from penstock.client.link import Link, LinkState
 from penstock.client.policies import NoReconnect
 from penstock.client.router.base import Place
+from penstock.client.transports.base import Arguments
 from penstock.errors import ClosedError, CommandError, CommandTimeoutError
 from penstock.protocol.replies import Reply
 
@@ -115,6 +116,20 @@ class PrivateLinks:
             self._close_soon(link)
             raise
         return link
+
+    async def tell(self, place: Place, arguments: Arguments) -> Reply:
+        """Control traffic: one command on a link of its own."""
+        link = await self.take(place, is_control=True)
+        try:
+            reply = await link.call(arguments)
+        except CommandError:
+            self.give_back(link)
+            raise
+        except BaseException:
+            self.let_go(link)
+            raise
+        self.give_back(link)
+        return reply
 
     def _take_idle(self, place: Place) -> PrivateLink | None:
         idle = self._idle[place.name]
