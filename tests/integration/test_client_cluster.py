@@ -20,6 +20,7 @@ from penstock.client.dialing import Dialer
 from penstock.client.events import TopologyChanged
 from penstock.client.link import LinkState
 from penstock.client.router.cluster import ClusterRouter
+from penstock.client.targets import Address
 from penstock.errors import (
     AuthenticationError,
     CommandError,
@@ -150,7 +151,8 @@ async def test_every_node_has_a_name(cluster: RealCluster) -> None:
         for node in cluster.nodes:
             name = f"{HOST}:{node.port}"
             role = (await router.link_named(name).call(("ROLE",)))[0]
-            assert (await router.backchannel.call(name, ("ROLE",)))[0] == role
+            address = Address(HOST, node.port)
+            assert await router.backchannel.ask([address], ("ROLE",), lambda _, reply: reply[0]) == role
         with pytest.raises(ConfigError, match="there is no server 'nobody:1'"):
             router.link_named("nobody:1")
 

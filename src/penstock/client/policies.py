@@ -2,7 +2,6 @@
 
 ==================  ==============================================================
 ``Constant`` …      how long to wait before the next attempt to connect
-``Deadline``        one end for queueing, retries and redirections together
 ``decide``          what becomes of a command whose connection broke
 ``classify_error``  the errors of a server that a client can do something about
 ==================  ==============================================================
@@ -20,7 +19,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple, Protocol
 
-from penstock.clock import Clock
 from penstock.errors import ConfigError
 from penstock.protocol.slots import SLOT_COUNT
 
@@ -170,38 +168,6 @@ def parse_policy(text: str) -> ReconnectPolicy:
             raise ConfigError(f"{key} of the reconnect policy {name!r} is not a number: {value!r}") from None
     # The keys were checked against the policy's own fields and the values fit their types.
     return policy(**values)  # type: ignore[arg-type]
-
-
-# ------------------------------------------------------------------- deadlines
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """The moment at which a caller stops waiting, whatever its command is doing by then."""
-
-    clock: Clock
-    #: On the clock's monotonic scale; infinite: never.
-    at_s: float = math.inf
-
-    @classmethod
-    def after_ms(cls, timeout_ms: float, clock: Clock) -> Deadline:
-        """So many milliseconds from now; 0: never."""
-        return cls(clock, clock.monotonic_s() + timeout_ms / 1000 if timeout_ms else math.inf)
-
-    @property
-    def is_over(self) -> bool:
-        return self.clock.monotonic_s() >= self.at_s
-
-    def remaining_s(self) -> float | None:
-        """Seconds left, 0 when it is over; None: no limit."""
-        if self.at_s == math.inf:
-            return None
-        return max(0.0, self.at_s - self.clock.monotonic_s())
-
-    def sooner(self, timeout_ms: float) -> Deadline:
-        """The earlier of this one and ``timeout_ms`` from now: a step's own limit within the whole."""
-        other = Deadline.after_ms(timeout_ms, self.clock)
-        return other if other.at_s < self.at_s else self
 
 
 # ------------------------------------------------------------------- sending again

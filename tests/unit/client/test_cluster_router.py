@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import pytest
@@ -713,29 +713,34 @@ async def test_blocking_commands_are_redirected_too(it: FakeCluster) -> None:
 # --------------------------------------------------------------------- backchannel
 
 
+def asked(router: ClusterRouter, port: int, arguments: tuple[str, ...]) -> Coroutine[Any, Any, Any]:
+    """A question to one server."""
+    return router.backchannel.ask([Address("host", port)], arguments, lambda _, reply: reply)
+
+
 async def test_the_backchannel_goes_where_it_is_sent(it: FakeCluster) -> None:
     router = await it.open()
     for port in (1, 2):
         it.node(port).on("ROLE").reply([b"master", port, []])
-    assert await router.backchannel.call("host:1", ("ROLE",)) == [b"master", 1, []]
-    assert await router.backchannel.call("host:2", ("ROLE",)) == [b"master", 2, []]
+    assert await asked(router, 1, ("ROLE",)) == [b"master", 1, []]
+    assert await asked(router, 2, ("ROLE",)) == [b"master", 2, []]
     dials = len(it.dialled)
-    assert await router.backchannel.call("host:2", ("ROLE",)) == [b"master", 2, []]
+    assert await asked(router, 2, ("ROLE",)) == [b"master", 2, []]
     assert len(it.dialled) == dials
     it.node(2).cut()
-    assert await router.backchannel.call("host:2", ("ROLE",)) == [b"master", 2, []]
+    assert await asked(router, 2, ("ROLE",)) == [b"master", 2, []]
     assert repr(router.backchannel) == "<Backchannel host:2>"
     it.node(1).on("FUNCTION", "KILL").error("NOTBUSY No scripts in execution right now.")
-    with pytest.raises(CommandError, match="NOTBUSY"):
-        await router.backchannel.call("host:1", ("FUNCTION", "KILL"))
+    with pytest.raises(NotSentError, match="host:1: NOTBUSY"):
+        await asked(router, 1, ("FUNCTION", "KILL"))
     with pytest.raises(ConfigError, match="no server"):
-        await router.backchannel.call("nonsense", ("ROLE",))
+        address_named("nonsense")
 
 
 async def test_questions_are_asked_one_by_one(it: FakeCluster) -> None:
     router = await it.open()
     gate = it.node(1).on("ROLE").hold()
-    questions = [asyncio.create_task(router.backchannel.call("host:1", ("ROLE",))) for _ in range(3)]
+    questions = [asyncio.create_task(asked(router, 1, ("ROLE",))) for _ in range(3)]
     for n in range(3):
         await until(lambda: gate.held)
         assert len(gate.held) == 1
@@ -746,8 +751,8 @@ async def test_questions_are_asked_one_by_one(it: FakeCluster) -> None:
 async def test_a_server_that_does_not_answer_the_backchannel(it: FakeCluster) -> None:
     router = await it.open(handshake_timeout_ms=30)
     it.node(1).on("ROLE").hold()
-    with pytest.raises(CommandTimeoutError, match="host:1 did not answer"):
-        await router.backchannel.call("host:1", ("ROLE",))
+    with pytest.raises(NotSentError, match="host:1 did not answer"):
+        await asked(router, 1, ("ROLE",))
 
 
 async def test_a_node_that_does_not_answer_is_passed_over(it: FakeCluster) -> None:
@@ -783,7 +788,7 @@ async def test_nothing_is_left_after_close(it: FakeCluster) -> None:
     with pytest.raises(ClosedError):
         await router.call(("GET", "b"))
     with pytest.raises(ClosedError):
-        await router.backchannel.call("host:1", ("ROLE",))
+        await asked(router, 1, ("ROLE",))
     await router.close()
 
 
@@ -819,7 +824,7 @@ async def test_another_loop_is_refused(it: FakeCluster) -> None:
         with pytest.raises(ClosedError, match="another event loop"):
             await router.call(("GET", "b"))
         with pytest.raises(ClosedError, match="another event loop"):
-            await router.backchannel.call("host:1", ("ROLE",))
+            await asked(router, 1, ("ROLE",))
         with pytest.raises(ClosedError, match="another event loop"):
             await router.close()
 

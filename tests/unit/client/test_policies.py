@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from penstock.client.policies import (
     Constant,
-    Deadline,
     Decision,
     ErrorClass,
     Exponential,
@@ -23,7 +22,6 @@ from penstock.client.policies import (
     decide,
     parse_policy,
 )
-from penstock.clock import ManualClock
 from penstock.errors import ConfigError
 
 
@@ -139,39 +137,6 @@ def test_bad_policies_as_text(text, complaint):
     with pytest.raises(ConfigError) as caught:
         parse_policy(text)
     assert str(caught.value).startswith(complaint)
-
-
-# ------------------------------------------------------------------- deadlines
-
-
-def test_a_deadline_comes():
-    clock = ManualClock()
-    deadline = Deadline.after_ms(1_500, clock)
-    assert deadline.remaining_s() == pytest.approx(1.5)
-    assert not deadline.is_over
-    clock.advance_ms(1_499)
-    assert not deadline.is_over
-    clock.advance_ms(1)
-    assert deadline.is_over
-    clock.advance_ms(10_000)
-    assert deadline.remaining_s() == 0.0
-
-
-def test_no_deadline():
-    clock = ManualClock()
-    deadline = Deadline.after_ms(0, clock)
-    clock.advance_ms(10**12)
-    assert not deadline.is_over
-    assert deadline.remaining_s() is None
-
-
-def test_a_step_ends_with_the_whole():
-    clock = ManualClock()
-    whole = Deadline.after_ms(1_000, clock)
-    assert whole.sooner(5_000) is whole
-    assert whole.sooner(0) is whole
-    assert whole.sooner(400).remaining_s() == pytest.approx(0.4)
-    assert Deadline.after_ms(0, clock).sooner(400).remaining_s() == pytest.approx(0.4)
 
 
 # ------------------------------------------------------------------- sending again

@@ -1,13 +1,13 @@
 """One connection beside the shared ones, for questions about the servers themselves.
 
-It serves CLUSTER SLOTS, and what must get through while a shared connection is busy: CLIENT
-UNBLOCK, ROLE, FUNCTION KILL. It is opened when it is first needed and stays where it is until
-another server is wanted, or the one it leads to fails.
+It serves CLUSTER SLOTS. It is opened when it is first needed and stays where it is until another
+server answers, or the one it leads to fails. (What must get through to one certain server while
+a shared connection waits, such as CLIENT UNBLOCK, goes through ``PrivateLinks.tell``.)
 
 Rules: one question at a time, nothing is pipelined. ``ask`` takes whoever answers: the
 candidates are tried in order, each with a head start on the next, so that one that is
-silent costs a moment and not a timeout. ``call`` wants one server. A connection found dead
-when it is used again is replaced once, so what is asked must be harmless when asked twice.
+silent costs a moment and not a timeout. A connection found dead when it is used again is
+replaced once, so what is asked must be harmless when asked twice.
 """
 
 from __future__ import annotations
@@ -78,13 +78,6 @@ class Backchannel:
         async with self._lock:
             self._check()
             return await _first_success(candidates, attempt)
-
-    async def call(self, server_name: str, arguments: Arguments) -> Reply:
-        """What one server, named ``host:port``, answers."""
-        address = address_named(server_name)
-        async with self._lock:
-            self._check()
-            return await self._question(address, arguments)
 
     def _check(self) -> None:
         if self._is_closed:

@@ -87,7 +87,7 @@ class ClusterRouter:
         self._loop = asyncio.get_running_loop()
         # What outlives the call that caused it must not keep that call's context alive.
         context = contextvars.Context()
-        #: beside the shared connections: ``await backchannel.call("host:port", ("ROLE",))``
+        #: beside the shared connections
         self.backchannel = Backchannel(dialer, settings)
         self._nodes = Nodes(dialer, settings, self, context)
         self._detours = Detours(settings, context)

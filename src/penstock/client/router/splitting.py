@@ -58,11 +58,6 @@ class Split:
     parts: list[tuple[int, tuple[Word, ...]]]
     merge: Merge
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether there is one part: the command itself."""
-        return len(self.parts) == 1
-
 
 # ---------------------------------------------------------------- splitting
 

@@ -33,10 +33,6 @@ class Policy:
     max_lag_ms: int = 0
     tombstone_ms: int = 86_400_000
 
-    @property
-    def retains(self) -> bool:
-        return bool(self.retain_ms or self.retain_count or self.retain_bytes)
-
 
 _PACKED: Final = Struct(f">{len(fields(Policy))}Q")
 
