@@ -1,6 +1,6 @@
 """The embedded keyspace: Redis data types on LMDB, Lua, pub/sub between processes.
 
-Synchronous. Doors into this room are ``server/`` and the client's embedded transport.
+Synchronous. Doors into this room are ``server/`` and ``host/``, which drives it on an event loop.
 """
 
 from penstock.engine.engine import Engine

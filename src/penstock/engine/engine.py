@@ -4,8 +4,8 @@ Opens the store, hands out sessions, runs batches of commands, and does the back
 duties (expiry, garbage, dead processes, syncing). Synchronous; safe to call from
 several threads, one batch at a time. Several processes may have the directory open.
 
-Who calls it: the RESP server and the client's embedded transport pass batches to
-:meth:`Engine.execute` and integrate :meth:`Engine.signal_fd` into their event loop.
+Who calls it: ``host`` passes the batches of the RESP server and of embedded clients to
+:meth:`Engine.execute` and integrates :meth:`Engine.signal_fd` into their event loop.
 Synchronous code uses :class:`penstock.engine.local.LocalSession` instead.
 """
 
