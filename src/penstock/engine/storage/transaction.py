@@ -136,6 +136,16 @@ class Unit:
                 return
             yield row
 
+    @staticmethod
+    def seek(cursor: Any, prefix: bytes, rest: bytes) -> bool:
+        """Put a cursor on the last row of a prefix at or before ``prefix + rest``, else on its first."""
+        found = cursor.set_range(prefix + rest)
+        if found and cursor.key() == prefix + rest:
+            return True
+        if (cursor.prev() if found else cursor.last()) and cursor.key().startswith(prefix):
+            return True
+        return bool(cursor.set_range(prefix)) and cursor.key().startswith(prefix)
+
     def _bind(self, txn: lmdb.Transaction) -> None:
         self._txn = txn
         # The stubs allow for memoryviews, which only transactions with buffers=True return.

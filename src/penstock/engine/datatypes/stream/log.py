@@ -38,7 +38,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.engine.datatypes.collection import Collection
 from penstock.engine.datatypes.packed import DamagedError
@@ -342,7 +342,7 @@ class Stream(Collection):
     def _rows(self, offset: int) -> Iterator[tuple[int, bytes]]:
         """(base, value) of nodes, from the one on that covers an offset or comes next."""
         cursor = self._unit.cursor(self._table)
-        if not self._seek(cursor, offset):
+        if not self._unit.seek(cursor, self._base, offset.to_bytes(8, "big")):
             return
         prefix = self._base
         for row, value in cursor.iternext():
@@ -350,20 +350,10 @@ class Stream(Collection):
                 return
             yield int.from_bytes(row[9:], "big"), value
 
-    def _seek(self, cursor: Any, offset: int) -> bool:
-        """Put a cursor on the last node that begins at or below an offset, else on the first one."""
-        prefix = self._base
-        found = cursor.set_range(prefix + offset.to_bytes(8, "big"))
-        if found and cursor.key() == prefix + offset.to_bytes(8, "big"):
-            return True
-        if (cursor.prev() if found else cursor.last()) and cursor.key().startswith(prefix):
-            return True
-        return bool(cursor.set_range(prefix)) and cursor.key().startswith(prefix)
-
     def _row_at(self, offset: int) -> tuple[int, bytes] | None:
         """The last node that begins at or below an offset."""
         cursor = self._unit.cursor(self._table)
-        if not self._seek(cursor, offset):
+        if not self._unit.seek(cursor, self._base, offset.to_bytes(8, "big")):
             return None
         base = int.from_bytes(cursor.key()[9:], "big")
         return (base, cursor.value()) if base <= offset else None

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.engine.storage.layout import U64
 
@@ -218,7 +218,7 @@ class Pending:
     def overlapping(self, first: int, last: int) -> Iterator[Run]:
         """Runs that reach into these offsets, in order. Do not write meanwhile."""
         cursor = self._unit.cursor(self._table)
-        if not self._seek(cursor, first):
+        if not self._unit.seek(cursor, self._runs, U64.pack(first)):
             return
         for row, value in cursor.iternext():
             if not row.startswith(self._runs):
@@ -228,16 +228,6 @@ class Pending:
                 return
             if run.last >= first:
                 yield run
-
-    def _seek(self, cursor: Any, offset: int) -> bool:
-        """Put a cursor on the last run that begins at or below an offset, else on the first one."""
-        wanted = self._runs + U64.pack(offset)
-        found = cursor.set_range(wanted)
-        if found and cursor.key() == wanted:
-            return True
-        if (cursor.prev() if found else cursor.last()) and cursor.key().startswith(self._runs):
-            return True
-        return bool(cursor.set_range(self._runs)) and cursor.key().startswith(self._runs)
 
     def all(self) -> Iterator[Run]:
         """Every run, by offset. Do not write meanwhile."""
