@@ -9,7 +9,7 @@ BENCH_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
-DEV := .[test,check,bench]
+DEV := .[gateway,test,check,bench]
 # The build backend is installed first, pinned like the rest, so that no build fetches its own.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
@@ -53,7 +53,7 @@ define install
 endef
 
 $(VENV)/.stamp-run: pyproject.toml constraints.txt
-	$(call install,.)
+	$(call install,.[gateway])
 	@touch $@
 
 # The development environment serves `make run` too.

@@ -37,8 +37,9 @@ class Stub:
         """The name of something, which is imported if it is not the stub's own."""
         if definition in self._own:
             return self._own[definition]
+        taken = self._own.values()
         for name in (definition.name, _alias_of(definition)):
-            if self._imports.setdefault(name, definition) == definition:
+            if name not in taken and self._imports.setdefault(name, definition) == definition:
                 return name
         raise SystemExit(f"{definition.name} of {definition.module} has the name of two others")
 

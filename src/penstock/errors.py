@@ -17,6 +17,10 @@
     ├── AuthenticationError   the server refused the credentials
     ├── WatchError            watched keys changed; nothing of the transaction ran
     ├── UsageError            it cannot be done this way; the message says how
+    │   └── ContentError        a message is not JSON
+    ├── SubscriptionNotFoundError  the channel has no such subscriber (any more)
+    ├── ReceiptError          a receipt was not issued for this subscriber, or was tampered with
+    ├── UnavailableError      too few stores answered; the message says how many
     ├── ClosedError           used after close, after fork, or on another event loop
     └── ConfigError           a setting makes no sense; the message names it
 
@@ -101,6 +105,22 @@ class WatchError(PenstockError):
 
 class UsageError(PenstockError):
     """What was asked for cannot be done this way; the message says how it can."""
+
+
+class ContentError(UsageError):
+    """The content of a message is not JSON."""
+
+
+class SubscriptionNotFoundError(PenstockError):
+    """The channel has no such subscriber: it was never made, was removed, or expired."""
+
+
+class ReceiptError(PenstockError):
+    """The receipt was not issued for this subscriber, or somebody changed it."""
+
+
+class UnavailableError(PenstockError):
+    """Too few of several stores answered. What was written may be in some of them; repeat it."""
 
 
 class ClosedError(PenstockError):

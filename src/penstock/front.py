@@ -2,6 +2,7 @@
 
     async with penstock.open("./shop.pen") as ps:
         await ps.stream("orders").write("eu", b"…")
+        await ps.channel("room-7").publish("msg-1", {"text": "hi"})
 
 Only names are joined here. The client knows nothing of facilities, and they nothing of one another.
 """
@@ -12,6 +13,8 @@ import os
 from functools import cached_property
 from typing import Any
 
+from penstock.channels import Channel, ChannelStore
+from penstock.channels.model import EXPIRE_MS
 from penstock.client.client import Client
 from penstock.client.config import open_settings
 from penstock.streams import Stream, StreamCommands
@@ -24,6 +27,23 @@ class Penstock(Client):
     def stream(self, name: Name) -> Stream:
         """A log under this key; asking for it sends nothing."""
         return Stream(self, self._stream_commands, name)
+
+    def channel(self, name: str, *, expire_ms: int = EXPIRE_MS) -> Channel:
+        """Durable pub/sub under this name; asking for it sends nothing. Messages live for ``expire_ms``."""
+        return Channel(self._channels, name, expire_ms)
+
+    async def channel_names(self) -> list[str]:
+        """All channels that somebody used lately. Reads the whole keyspace: for people, not for programs."""
+        return await self._channels.names()
+
+    async def close(self) -> None:
+        if "_channels" in self.__dict__:
+            await self._channels.close()
+        await super().close()
+
+    @cached_property
+    def _channels(self) -> ChannelStore:
+        return ChannelStore(self)
 
     @cached_property
     def _stream_commands(self) -> StreamCommands:

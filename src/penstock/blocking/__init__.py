@@ -21,6 +21,7 @@ module        role
 
 from penstock.blocking._twins import (
     Batch,
+    Channel,
     Consumer,
     Exclusive,
     ExclusiveConnection,
@@ -33,6 +34,7 @@ from penstock.blocking._twins import (
     ScriptLibrary,
     Stream,
     Subscriber,
+    Subscription,
     Transaction,
     Using,
 )
@@ -40,6 +42,7 @@ from penstock.blocking.client import Client, open
 
 __all__ = [
     "Batch",
+    "Channel",
     "Client",
     "Consumer",
     "Exclusive",
@@ -53,6 +56,7 @@ __all__ = [
     "ScriptLibrary",
     "Stream",
     "Subscriber",
+    "Subscription",
     "Transaction",
     "Using",
     "open",

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from penstock.blocking._commands import BlockingCommands
 from penstock.blocking.twins import make_twin
+from penstock.channels import channel
 from penstock.client import client, exclusive, monitoring, pipelines, pubsub, scripts
 from penstock.client._batch_commands import BatchCommands
 from penstock.streams import consumer, groups, messages, producing, stream
@@ -32,3 +33,5 @@ Producer = make_twin(producing.Producer)
 Group = make_twin(groups.Group, without=("run",))
 Consumer = make_twin(consumer.Consumer)
 GroupMessage = make_twin(messages.GroupMessage)
+Channel = make_twin(channel.Channel)
+Subscription = make_twin(channel.Subscription)

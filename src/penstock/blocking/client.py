@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 import penstock.front as asynchronous
 from penstock.blocking._commands import BlockingCommands
 from penstock.blocking._twins import (
+    Channel,
     Exclusive,
     ExclusiveConnection,
     Monitor,
@@ -32,6 +33,7 @@ from penstock.blocking._twins import (
 )
 from penstock.blocking.portal import PORTAL
 from penstock.blocking.twins import call
+from penstock.channels.model import EXPIRE_MS
 from penstock.client.config import Settings
 from penstock.client.events import Event
 from penstock.client.routes import Route
@@ -139,6 +141,14 @@ class Client(BlockingCommands):
     def stream(self, name: Name) -> Stream:
         """A log under this key; asking for it sends nothing."""
         return Stream(self._client.stream(name))
+
+    def channel(self, name: str, *, expire_ms: int = EXPIRE_MS) -> Channel:
+        """Durable pub/sub under this name; asking for it sends nothing. Messages live for ``expire_ms``."""
+        return Channel(self._client.channel(name, expire_ms=expire_ms))
+
+    def channel_names(self) -> list[str]:
+        """All channels that somebody used lately. Reads the whole keyspace: for people, not for programs."""
+        return PORTAL.run(self._client.channel_names())
 
     # ------------------------------------------------------------------ listening
 

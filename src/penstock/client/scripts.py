@@ -9,16 +9,21 @@
 Rules: a script is a value; calling it needs nothing prepared. EVALSHA is tried first, and a
 server that answers NOSCRIPT gets EVAL, which teaches it. Inside a pipeline or transaction
 scripts are sent whole (``queue``), since there nobody can answer NOSCRIPT in time.
+
+A script is one text for the server, so what several files of a place share is put before each
+of those that say so in their first line: ``-- uses: common groups``.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.client.policies import Remedy, classify_error
 from penstock.client.transports.base import Argument
@@ -28,6 +33,8 @@ from penstock.protocol.replies import Reply
 if TYPE_CHECKING:
     from penstock.client.client import Client
     from penstock.client.pipelines import Batch, Later
+
+_USES: Final = re.compile(r"-- uses: ([\w ]+)\n")
 
 
 class Script:
@@ -74,14 +81,9 @@ class ScriptLibrary(Mapping[str, Script]):
 
     def __init__(self, client: Client, place: str | Path) -> None:
         self._place = str(place)
-        folder: Traversable = place if isinstance(place, Path) else _folder_of(place)
-        if not folder.is_dir():
-            raise ConfigError(f"{self._place!r} has no scripts: it is neither a directory nor a package")
-        self._scripts = {
-            file.name.removesuffix(".lua"): Script(client, file.read_text("utf-8"), file.name)
-            for file in sorted(folder.iterdir(), key=lambda file: file.name)
-            if file.name.endswith(".lua")
-        }
+        is_directory = isinstance(place, Path) or Path(place).is_dir()
+        sources = _sources_in(Path(place)) if is_directory else _sources_of_package(str(place))
+        self._scripts = {name: Script(client, source, f"{name}.lua") for name, source in sources.items()}
 
     def __getitem__(self, name: str) -> Script:
         try:
@@ -105,13 +107,33 @@ class ScriptLibrary(Mapping[str, Script]):
         return f"<ScriptLibrary {self._place}: {', '.join(self)}>"
 
 
-def _folder_of(place: str) -> Traversable:
-    """A path, or a package: its folder ``lua`` if it has one, else the package itself."""
-    if Path(place).is_dir():
-        return Path(place)
+@cache  # unlike a directory, a package does not change while the program runs
+def _sources_of_package(name: str) -> Mapping[str, str]:
+    """From its folder ``lua`` if it has one, else from the package itself."""
     try:
-        package = resources.files(place)
+        package = resources.files(name)
     except (ModuleNotFoundError, TypeError, ValueError) as error:
-        raise ConfigError(f"{place!r} has no scripts: it is neither a directory nor a package") from error
+        raise ConfigError(f"{name!r} has no scripts: it is neither a directory nor a package") from error
     lua = package / "lua"
-    return lua if lua.is_dir() else package
+    return _sources_in(lua if lua.is_dir() else package)
+
+
+def _sources_in(folder: Traversable) -> Mapping[str, str]:
+    """Every script of a folder by its name, with the parts that it uses before it."""
+    if not folder.is_dir():
+        raise ConfigError(f"'{folder}' has no scripts: it is neither a directory nor a package")
+    files = {
+        file.name.removesuffix(".lua"): file.read_text("utf-8")
+        for file in sorted(folder.iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".lua")
+    }
+    return {name: "\n".join([*_parts(files, name), text]) for name, text in files.items()}
+
+
+def _parts(files: Mapping[str, str], name: str) -> list[str]:
+    found = _USES.match(files[name])
+    try:
+        return [files[part] for part in found[1].split()] if found else []
+    except KeyError as missing:
+        raise ConfigError(f"{name}.lua uses {missing}, which does not lie beside it") from None
+

@@ -31,10 +31,10 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.client.facts import to_bytes
+from penstock.client.scripts import ScriptLibrary
 from penstock.errors import CommandError, CommandTimeoutError
 from penstock.protocol import catalogue
 from penstock.streams.keys import stream_keys
-from penstock.streams.scripts import StreamScripts
 
 if TYPE_CHECKING:
     from penstock.client.client import Client
@@ -53,7 +53,7 @@ class StreamCommands:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._scripts: StreamScripts | None = None
+        self._scripts: ScriptLibrary | None = None
         self._is_native: bool | None = None
         #: (stream, group) -> dead-letter key
         self._dead_letters: dict[tuple[bytes, bytes], bytes] = {}
@@ -124,7 +124,7 @@ class StreamCommands:
         readonly: bool = False,
     ) -> Reply:
         if self._scripts is None:
-            self._scripts = StreamScripts(self._client)
+            self._scripts = ScriptLibrary(self._client, "penstock.streams")
         keys = stream_keys(key)
         if dead_letter:
             keys += stream_keys(dead_letter)

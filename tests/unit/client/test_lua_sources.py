@@ -9,44 +9,53 @@ from typing import Any
 import pytest
 from lupa import lua51
 
-from penstock.streams.scripts import joined_sources
+from penstock.client.scripts import ScriptLibrary
 
-COMMANDS = "tack tcompact tdead tevict tgroup tinfo tnack tpending tpolicy tread trenew twrite".split()
-PARTS = ["common", "groups", "line", "retention", "compaction"]
+#: Packages with scripts, and the files among them that are parts of others.
+PARTS = {
+    "penstock.streams": {"common", "groups", "line", "retention", "compaction"},
+    "penstock.channels": {"common"},
+    "penstock.webhooks": set[str](),
+}
+STREAM_COMMANDS = "tack tcompact tdead tevict tgroup tinfo tnack tpending tpolicy tread trenew twrite".split()
 #: What Redis gives to scripts.
 GLOBALS = set(
-    "KEYS ARGV redis cmsgpack struct string table math error pcall ipairs pairs select tonumber tostring type"
-    " unpack".split()
+    "KEYS ARGV redis cjson cmsgpack struct string table math error pcall ipairs pairs select tonumber"
+    " tostring type unpack".split()
 )
 
-
-def text_of(name: str) -> str:
-    return (resources.files("penstock.streams") / "lua" / f"{name}.lua").read_text("utf-8")
-
-
-def test_there_is_a_script_for_every_command() -> None:
-    assert sorted(joined_sources()) == COMMANDS
+CLIENT: Any = None  # nothing is sent
+LIBRARIES = {package: ScriptLibrary(CLIENT, package) for package in PARTS}
+SCRIPTS = [
+    (package, name) for package, parts in PARTS.items() for name in LIBRARIES[package] if name not in parts
+]
 
 
-def test_every_file_is_a_script_or_a_part_of_one() -> None:
-    folder = resources.files("penstock.streams") / "lua"
-    names = {file.name.removesuffix(".lua") for file in folder.iterdir()}
-    assert names == {*COMMANDS, *PARTS}
-    used = {part for part in PARTS for source in joined_sources().values() if text_of(part) in source}
-    assert used == set(PARTS)
+def text_of(package: str, name: str) -> str:
+    return (resources.files(package) / "lua" / f"{name}.lua").read_text("utf-8")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_header_tells_keys_arguments_and_reply(name: str) -> None:
-    header = text_of(name).partition("\n\n")[0]
-    assert f"-- {name.upper()}: " in header
-    for word in ("KEYS[1..8]", "ARGV", "Reply"):
+def test_there_is_a_script_for_every_command_of_streams() -> None:
+    assert sorted(name for package, name in SCRIPTS if package == "penstock.streams") == STREAM_COMMANDS
+
+
+@pytest.mark.parametrize("package", PARTS)
+def test_every_part_is_used(package: str) -> None:
+    sources = [LIBRARIES[package][name].source for owner, name in SCRIPTS if owner == package]
+    used = {part for part in PARTS[package] for source in sources if text_of(package, part) in source}
+    assert used == PARTS[package]
+
+
+@pytest.mark.parametrize(("package", "name"), SCRIPTS)
+def test_the_header_tells_keys_arguments_and_reply(package: str, name: str) -> None:
+    header = text_of(package, name).partition("\n\n")[0]
+    for word in ("KEYS", "ARGV", "Reply"):
         assert f"\n-- {word}" in header
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_scripts_set_no_globals_and_read_those_of_redis(name: str) -> None:
-    read, written = globals_of(joined_sources()[name])
+@pytest.mark.parametrize(("package", "name"), SCRIPTS)
+def test_scripts_set_no_globals_and_read_those_of_redis(package: str, name: str) -> None:
+    read, written = globals_of(LIBRARIES[package][name].source)
     assert written == set()
     assert read <= GLOBALS
 

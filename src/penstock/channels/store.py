@@ -1,0 +1,292 @@
+"""Channels in one store: a directory, a server or a cluster. The scripts of ``lua/`` decide everything.
+
+Rules: a fetch takes its ticket before it looks, so that no message can slip between looking and waiting. What
+a receipt says is believed only under this store's seal. The keys are those of ``keys``; whoever else
+follows that table may share the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Sequence
+from typing import Any, Final
+
+from penstock.channels import keys
+from penstock.channels.clocks import distance
+from penstock.channels.model import MAX_FETCH, Backlog, Batch, ChannelInfo, Message, parse_body
+from penstock.channels.receipts import Mark, Seal, unwrap, wrap
+from penstock.channels.waking import Ticket, Wakeups
+from penstock.client.client import Client
+from penstock.client.facts import to_bytes
+from penstock.client.scripts import ScriptLibrary
+from penstock.errors import ReceiptError, SubscriptionNotFoundError
+
+_LOG = logging.getLogger(__name__)
+
+#: Bytes of bodies that one fetch gives (a single message may have more).
+_FETCH_BYTES: Final = 8 * 1024 * 1024
+#: Expired messages that a script steps over in one go.
+_STEPS: Final = 5_000
+_SECRET_BYTES: Final = 32
+#: A channel that publishes with an outbox says so again after this time; whoever was silent for
+#: much longer, and whose outbox is empty, is forgotten.
+_OUTBOX_RENEWAL_S: Final = 600
+_OUTBOX_FORGOTTEN_S: Final = 3_600
+_MAX_ANNOUNCED: Final = 10_000
+_MORE, _ASK_AGAIN = 1, 2
+
+
+class ChannelStore:
+    """The channels of one client. ``name`` stands in receipts and probes."""
+
+    def __init__(self, client: Client, name: str = "default", secret: bytes | None = None) -> None:
+        self.name = name
+        self._client = client
+        self._scripts = ScriptLibrary(client, "penstock.channels")
+        self._wakeups = Wakeups(client)
+        self._seal = Seal(name, secret) if secret else None
+        #: channel -> loop time of the next announcement
+        self._announced: dict[str, float] = {}
+
+    # ----------------------------------------------------------------------- subscribers
+
+    async def create(self, channel: str, subscriber: str, *, expire_ms: int) -> bool:
+        made: Any = await self._scripts.create(_two_keys(channel, subscriber), [keys.ttl_s(expire_ms)])
+        return bool(made)
+
+    async def remove(self, channel: str, subscriber: str) -> bool:
+        _, cursor, nack = _three_keys(channel, subscriber)
+        removed: Any = await self._scripts.remove([cursor, nack], [keys.topic_of(channel)])
+        return bool(removed)
+
+    # ------------------------------------------------------------------------- messages
+
+    async def publish(
+        self, channel: str, messages: Sequence[tuple[str, bytes]], *, expire_ms: int, outbox: bool = False
+    ) -> list[bool]:
+        if not messages:
+            return []
+        if outbox:
+            await self._announce_outbox(channel)
+        prefix = keys.prefix_of(channel)
+        pairs = [word for message in messages for word in message]
+        head = (prefix, keys.ttl_s(expire_ms), keys.topic_of(channel), "1" if outbox else "")
+        reply: Any = await self._scripts.publish((prefix + "clock",), (*head, *pairs))
+        return [word == 1 for word in reply]
+
+    async def fetch(
+        self, channel: str, subscriber: str, *, limit: int, timeout_ms: int, expire_ms: int
+    ) -> Batch:
+        if timeout_ms <= 0:
+            return (await self._look(channel, subscriber, limit, expire_ms))[0]
+        with await self._wakeups.ticket(channel) as ticket:
+            return await self._wait(ticket, channel, subscriber, limit, timeout_ms, expire_ms)
+
+    async def _wait(
+        self, ticket: Ticket, channel: str, subscriber: str, limit: int, timeout_ms: int, expire_ms: int
+    ) -> Batch:
+        now_s = asyncio.get_running_loop().time
+        end_s = now_s() + timeout_ms / 1_000
+        # A subscriber must not expire while it waits.
+        patience_s = keys.ttl_s(expire_ms) / 2
+        while True:
+            batch, paused_s = await self._look(channel, subscriber, limit, expire_ms)
+            left_s = end_s - now_s()
+            if batch.messages or batch.more or left_s <= 0:
+                return batch
+            if not await ticket.wait(min(left_s, patience_s, paused_s or left_s)):
+                return batch
+
+    async def _look(self, channel: str, subscriber: str, limit: int, expire_ms: int) -> tuple[Batch, float]:
+        """One look, and for how long a nack holds the subscriber back."""
+        prefix = keys.prefix_of(channel)
+        arguments = (prefix, keys.ttl_s(expire_ms), min(limit, MAX_FETCH), _FETCH_BYTES, _STEPS)
+        unreadable: Any = ""
+        while True:
+            reply: Any = await self._scripts.fetch(_three_keys(channel, subscriber), (*arguments, unreadable))
+            if not reply:
+                raise _not_found(channel, subscriber)
+            more, paused_ms, *flat = reply
+            messages = _messages(flat)
+            if messages or not (flat or more == _ASK_AGAIN):
+                break
+            if flat:
+                unreadable = flat[-2]
+                _LOG.warning(
+                    "channel %s has messages that do not decode, up to clock %s", channel, unreadable
+                )
+        if not messages:
+            return Batch(more=more == _MORE), paused_ms / 1_000
+        last = messages[-1]
+        seal = self._seal or await self._unsealed()
+        part = seal.issue(channel, subscriber, Mark(last.clock, last.id))
+        return Batch(messages, more != 0, wrap({self.name: part})), 0.0
+
+    async def ack(self, channel: str, subscriber: str, receipt: str, *, expire_ms: int) -> bool:
+        mark = await self._open(channel, subscriber, receipt)
+        prefix = keys.prefix_of(channel)
+        touched = (*_three_keys(channel, subscriber), f"{prefix}mid.{mark.id}", f"{prefix}m.{mark.clock}")
+        moved = await self._scripts.ack(touched, (keys.ttl_s(expire_ms), mark.clock))
+        return _moved(moved, channel, subscriber)
+
+    async def nack(self, channel: str, subscriber: str, receipt: str, *, delay_ms: int) -> bool:
+        mark = await self._open(channel, subscriber, receipt)
+        moved = await self._scripts.nack(
+            _three_keys(channel, subscriber), (mark.clock, delay_ms, keys.topic_of(channel))
+        )
+        return _moved(moved, channel, subscriber)
+
+    async def _open(self, channel: str, subscriber: str, receipt: str) -> Mark:
+        part = unwrap(receipt).get(self.name)
+        if part is None:
+            raise ReceiptError(f"the receipt has nothing of store {self.name!r}")
+        seal = self._seal or await self._unsealed()
+        return seal.open(channel, subscriber, part)
+
+    async def _unsealed(self) -> Seal:
+        """The seal of this store. Its secret is made by the first who needs it."""
+        await self._client.execute("SET", keys.SECRET, secrets.token_hex(_SECRET_BYTES), "NX")
+        secret: Any = await self._client.execute("GET", keys.SECRET)
+        self._seal = Seal(self.name, to_bytes(secret))
+        return self._seal
+
+    # -------------------------------------------------------------------------- looking
+
+    async def backlog(
+        self, channel: str, subscriber: str, *, after: int | None = None, limit: int
+    ) -> Backlog:
+        start = "" if after is None else after
+        reply: Any = await self._scripts.backlog(
+            _two_keys(channel, subscriber),
+            (keys.prefix_of(channel), start, min(limit, MAX_FETCH), _STEPS),
+            readonly=True,
+        )
+        if not reply:
+            raise _not_found(channel, subscriber)
+        more, position, unread, *flat = reply
+        return Backlog(_messages(flat), int(position) if more else None, int(unread))
+
+    async def find(self, channel: str, message_id: str) -> Message | None:
+        prefix = keys.prefix_of(channel)
+        clock: Any = await self._client.execute("GET", f"{prefix}mid.{message_id}")
+        if clock is None:
+            return None
+        body: Any = await self._client.execute("GET", f"{prefix}m.{int(clock)}")
+        return None if body is None else parse_body(int(clock), to_bytes(body))
+
+    async def are_old(self, channel: str, subscriber: str, message_ids: Sequence[str]) -> list[bool]:
+        clocks = await self.old_clocks(channel, subscriber, message_ids)
+        return [clock is not None for clock in clocks]
+
+    async def old_clocks(self, channel: str, subscriber: str, message_ids: Sequence[str]) -> list[int | None]:
+        """The clock of each message that is old to the subscriber, None for others."""
+        reply: Any = await self._scripts.age(
+            _two_keys(channel, subscriber), (keys.prefix_of(channel), *message_ids), readonly=True
+        )
+        if reply is None or reply is False:
+            raise _not_found(channel, subscriber)
+        return [int(clock) if clock else None for clock in reply]
+
+    async def info(self, channel: str) -> ChannelInfo | None:
+        prefix = keys.prefix_of(channel)
+        stored: Any = await self._client.execute("GET", prefix + "clock")
+        if stored is None:
+            return None
+        clock, ttl_ms = int(stored), await self._client.execute("PTTL", prefix + "clock")
+        cursors = [to_bytes(key) async for key in self._client.scan_iter(match=f"{prefix}r.*", count=1_000)]
+        unread = {}
+        for key in sorted(cursors):
+            cursor: Any = await self._client.execute("GET", key)
+            if cursor is not None:
+                unread[key.decode().removeprefix(prefix + "r.")] = distance(int(cursor), clock)
+        return ChannelInfo(channel, clock, max(int(str(ttl_ms)), 0), unread)
+
+    async def names(self) -> list[str]:
+        found = [
+            to_bytes(key).decode() async for key in self._client.scan_iter(match="c.{*}.clock", count=1_000)
+        ]
+        return sorted(key.removeprefix("c.{").removesuffix("}.clock") for key in found)
+
+    # -------------------------------------------------------------------------- outboxes
+
+    async def _announce_outbox(self, channel: str) -> None:
+        """Before the first message, so that whoever forwards finds it, whatever dies in between."""
+        now_s = asyncio.get_running_loop().time()
+        if self._announced.get(channel, 0.0) > now_s:
+            return
+        await self._client.execute("ZADD", keys.OUTBOXES, await self._time_s(), channel)
+        if len(self._announced) >= _MAX_ANNOUNCED:
+            self._announced.clear()
+        self._announced[channel] = now_s + _OUTBOX_RENEWAL_S
+
+    async def _time_s(self) -> int:
+        reply: Any = await self._client.execute("TIME")
+        return int(reply[0])
+
+    async def read_outbox(self, channel: str, limit: int) -> list[bytes]:
+        found: Any = await self._client.execute("LRANGE", keys.prefix_of(channel) + "out", 0, limit - 1)
+        return [to_bytes(body) for body in found]
+
+    async def forwarded(self, channel: str, bodies: Sequence[bytes]) -> int:
+        left: Any = await self._scripts.forwarded((keys.prefix_of(channel) + "out",), bodies)
+        return int(left)
+
+    async def outboxes(self) -> list[str]:
+        reply: Any = await self._client.execute("ZRANGE", keys.OUTBOXES, 0, -1)
+        return [to_bytes(name).decode() for name in reply]
+
+    async def forget_outbox(self, channel: str) -> None:
+        """Of an empty outbox; it stays known while its channel may publish without saying so again."""
+        score: Any = await self._client.execute("ZSCORE", keys.OUTBOXES, channel)
+        if score is not None and float(score) + _OUTBOX_FORGOTTEN_S < await self._time_s():
+            await self._client.execute("ZREM", keys.OUTBOXES, channel)
+
+    # -------------------------------------------------------------------------- the rest
+
+    async def probe(self) -> dict[str, Any]:
+        await self._client.execute("PING")
+        return {self.name: "ok"}
+
+    def release(self) -> None:
+        self._wakeups.release()
+
+    async def close(self) -> None:
+        await self._wakeups.close()
+
+    @property
+    def waiting(self) -> int:
+        return self._wakeups.waiting
+
+    def __repr__(self) -> str:
+        return f"<ChannelStore {self.name} on {self._client!r}, {self.waiting} waiting>"
+
+
+def _two_keys(channel: str, subscriber: str) -> tuple[str, str]:
+    prefix = keys.prefix_of(channel)
+    return prefix + "clock", f"{prefix}r.{subscriber}"
+
+
+def _three_keys(channel: str, subscriber: str) -> tuple[str, str, str]:
+    prefix = keys.prefix_of(channel)
+    return prefix + "clock", f"{prefix}r.{subscriber}", f"{prefix}nack.{subscriber}"
+
+
+def _messages(flat: Sequence[Any]) -> tuple[Message, ...]:
+    """Of clocks and bodies in turn. A body that is none is left out: nobody could ever read it."""
+    bodies = zip(flat[::2], flat[1::2], strict=True)
+    parsed = (parse_body(int(clock), to_bytes(body)) for clock, body in bodies)
+    return tuple(message for message in parsed if message is not None)
+
+
+def _moved(reply: object, channel: str, subscriber: str) -> bool:
+    if reply == -1:
+        raise _not_found(channel, subscriber)
+    return reply == 1
+
+
+def _not_found(channel: str, subscriber: str) -> SubscriptionNotFoundError:
+    return SubscriptionNotFoundError(
+        f"channel {channel!r} has no subscriber {subscriber!r}: it was never made, was removed, or expired"
+    )
