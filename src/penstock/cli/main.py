@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from penstock.cli import serve, stream
+from penstock.cli import channel, serve, stream
 from penstock.errors import PenstockError
 from penstock.version import __version__
 
@@ -23,6 +23,8 @@ examples:
   redis-cli -p 6380 set greeting hello          any Redis client works against it
   penstock stream write ./shop.pen orders hi    a message to a stream
   penstock stream follow ./shop.pen orders      and its readers, as they come
+  penstock channel publish ./shop.pen room hi   a message to a durable channel
+  penstock channel tail ./shop.pen room         whatever comes from now on
 
 `penstock COMMAND --help` tells more about a command.
 """
@@ -40,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     groups = parser.add_subparsers(title="commands", dest="group", metavar="COMMAND", required=True)
     serve.add_arguments(groups)
     stream.add_arguments(groups)
+    channel.add_arguments(groups)
     arguments = parser.parse_args(argv)
     try:
         arguments.run(arguments)

@@ -3,10 +3,6 @@
 Rules: what was asked for goes to stdout, everything else to stderr. With ``--json`` stdout is one
 JSON object a line. Bytes that are no text are shown escaped, and are ``…_base64`` in JSON. Ctrl-C
 and a reader that has gone (``| head``) end a command quietly.
-
-Everything happens in the main thread: the loop of ``asyncio.Runner`` runs while something is asked of
-the stream, and stands still while lines are read from stdin. So Ctrl-C finds either a task, which
-it cancels, or a read, which it interrupts.
 """
 
 from __future__ import annotations
@@ -18,16 +14,14 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias, TypeVar
 
-import penstock
+from penstock.cli.opening import Intermixed, opened
 from penstock.cli.progress import Progress
-from penstock.client.targets import parse_url
-from penstock.errors import StoreError, UsageError
+from penstock.errors import UsageError
 from penstock.streams import GroupInfo, Message, Stream
 
 if TYPE_CHECKING:
@@ -57,23 +51,6 @@ WHERE is the directory of a store, or redis://, rediss://, redis-cluster://, red
 """
 
 
-class _Intermixed(argparse.ArgumentParser):
-    """A parser whose options may stand anywhere: ``write WHERE STREAM --tag eu ENTRY``."""
-
-    _is_inside = False
-
-    def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        if self._is_inside:
-            return super().parse_known_args(args, namespace)
-        self._is_inside = True  # the intermixed way takes this one, twice
-        try:
-            return self.parse_known_intermixed_args(args, namespace)
-        finally:
-            self._is_inside = False
-
-
 def add_arguments(groups: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = groups.add_parser(
         "stream",
@@ -83,7 +60,7 @@ def add_arguments(groups: _SubParsersAction[argparse.ArgumentParser]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(
-        title="actions", dest="action", metavar="ACTION", required=True, parser_class=_Intermixed
+        title="actions", dest="action", metavar="ACTION", required=True, parser_class=Intermixed
     )
     _add_write(_add_action(actions, "write", _write, "add messages; without ENTRY the lines of stdin"))
     _add_read(_add_action(actions, "read", _read, "show messages that are there"))
@@ -95,7 +72,7 @@ def add_arguments(groups: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _add_action(
-    actions: _SubParsersAction[_Intermixed],
+    actions: _SubParsersAction[Intermixed],
     name: str,
     action: Action,
     summary: str,
@@ -170,26 +147,8 @@ class _Bench:
 
 
 def _run(action: Action, arguments: argparse.Namespace) -> None:
-    target = parse_url(arguments.where)
-    if action is not _write and target.kind == "embedded" and not Path(target.path or "").is_dir():
-        # Opening it would make a new store, and a stream that is not there.
-        raise StoreError(f"there is no store at {target.path}")
-    try:
-        with asyncio.Runner() as runner:
-            # A server that is not there is told at once; following tries again by itself.
-            ps = penstock.open(arguments.where, fail_fast=True)
-            stream = ps.stream(arguments.stream)
-            runner.run(ps.connect())
-            try:
-                action(_Bench(stream, arguments, runner))
-            finally:
-                runner.run(ps.close())
-        sys.stdout.flush()
-    except (TypeError, ValueError) as error:
-        raise UsageError(str(error)) from error
-    except BrokenPipeError:
-        # Whoever reads has seen enough; what is still buffered must not complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with opened(arguments.where, may_create=action is _write) as (runner, ps):
+        action(_Bench(ps.stream(arguments.stream), arguments, runner))
 
 
 def _write(bench: _Bench) -> None:
