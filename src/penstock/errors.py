@@ -14,7 +14,7 @@
     │   └── OutcomeUnknownError it was sent and no reply came; it may or may not have run
     ├── CommandTimeoutError   no reply within the time given (also a TimeoutError)
     ├── BackpressureError     too many commands wait; the limit is named
-    ├── AuthenticationError   the server refused the credentials
+    ├── AuthenticationError   credentials were refused, or a signature is not right
     ├── WatchError            watched keys changed; nothing of the transaction ran
     ├── UsageError            it cannot be done this way; the message says how
     │   └── ContentError        a message is not JSON
@@ -96,7 +96,7 @@ class BackpressureError(PenstockError):
 
 
 class AuthenticationError(PenstockError):
-    """The server refused the credentials."""
+    """The server refused the credentials, or a signature does not belong to what it came with."""
 
 
 class WatchError(PenstockError):

@@ -15,7 +15,7 @@ from penstock.client.scripts import ScriptLibrary
 PARTS = {
     "penstock.streams": {"common", "groups", "line", "retention", "compaction"},
     "penstock.channels": {"common"},
-    "penstock.webhooks": set[str](),
+    "penstock.webhooks": {"common"},
 }
 STREAM_COMMANDS = "tack tcompact tdead tevict tgroup tinfo tnack tpending tpolicy tread trenew twrite".split()
 #: What Redis gives to scripts.
