@@ -4,6 +4,7 @@
 PYTHON ?= python3
 STORE ?= ./penstock-data.pen
 PORT ?= 6380
+HTTP_PORT ?= 8080
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
@@ -21,8 +22,8 @@ help: ## show this list
 	@echo "Penstock: make TARGET"
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-run: $(VENV)/.stamp-run ## serve an embedded store to any Redis client (STORE=, PORT=)
-	@exec $(BIN)/penstock serve $(STORE) --port $(PORT)
+run: $(VENV)/.stamp-run ## serve an embedded store to Redis clients and over HTTP (STORE=, PORT=, HTTP_PORT=)
+	@exec $(BIN)/penstock serve $(STORE) --port $(PORT) --http-port $(HTTP_PORT)
 
 test: $(VENV)/.stamp-dev ## run all tests (PYTEST_ARGS="-k lists -x")
 	@$(BIN)/python -m pytest -m "not soak" $(PYTEST_ARGS)

@@ -7,6 +7,7 @@ Embedded like SQLite, speaking Redis.
     async with penstock.open("./shop.pen") as ps:     # or redis://, redis-cluster://, …
         await ps.set("greeting", "hello")
         await ps.stream("orders").write("eu", b'{"id": 1}')
+        await ps.channel("room-7").publish("msg-1", {"text": "hi"})
 
 :mod:`penstock.blocking` has the same names for code without ``await``,
 :mod:`penstock.server` puts a RESP listener in front of a store.

@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakSet
 
 from penstock.errors import ClosedError, UsageError
+from penstock.loops import loop_factory
 
 T = TypeVar("T")
 
@@ -90,7 +91,7 @@ class Portal:
             if self._is_over:
                 raise ClosedError("the program is ending: use the blocking client before that")
             if self._loop is None:
-                loop = _new_loop()
+                loop = loop_factory()()
                 self._thread = threading.Thread(
                     target=loop.run_forever, name="penstock-blocking", daemon=True
                 )
@@ -147,15 +148,6 @@ async def _run_and_tell(work: Coroutine[Any, Any, T], ended: threading.Event) ->
 
 async def _await(work: Awaitable[object]) -> None:
     await work
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
 
 
 PORTAL: Final = Portal()

@@ -8,6 +8,9 @@
 ``waking``    who waits, and what wakes them
 ``port``      what a keeper of channels can do
 ``store``     … in one store; ``lua/`` has the steps that must not be divided
+``merging``   what several stores gave, as one
+``members``   several stores, each behind a breaker
+``fetching``  a fetch over several stores
 ``stores``    … in several at once
 ``channel``   what users hold
 ============  ==========================================================
@@ -19,6 +22,7 @@ from penstock.channels.channel import Channel, Subscription
 from penstock.channels.model import Backlog, Batch, ChannelInfo, Message
 from penstock.channels.port import Channels
 from penstock.channels.store import ChannelStore
+from penstock.channels.stores import ChannelStores
 
 __all__ = [
     "Backlog",
@@ -26,6 +30,7 @@ __all__ = [
     "Channel",
     "ChannelInfo",
     "ChannelStore",
+    "ChannelStores",
     "Channels",
     "Message",
     "Subscription",

@@ -5,15 +5,18 @@ key                         holds                                    lives
 ==========================  =======================================  ============================
 ``c.{CH}.clock``            clock of the last message                ttl, from any use
 ``c.{CH}.r.SUB``            clock up to which SUB acknowledged       ttl, from create, fetch, ack
+``c.{CH}.r.SUB~start``      clock at which SUB began, with several   as SUB
+                            stores (``fetching``)
 ``c.{CH}.m.CLOCK``          ``{"id":…,"content":…}``                 ttl, from publish
 ``c.{CH}.mid.ID``           clock of the message ID                  ttl, from publish
 ``c.{CH}.nack.SUB``         clock that SUB gave back                 the delay it asked for
-``c.{CH}.out``              list of bodies that webhooks wait for    until forwarded
+``c.{CH}.out``              list of ``CLOCK body`` for webhooks      until forwarded
 ``channels.outboxes``       channels that may have ``out``, by time  until idle
 ``channels.secret``         key of the receipts of this store        for ever
 ==========================  =======================================  ============================
 
-``ttl`` is the channel's expiry and :data:`GRACE_MS`, in whole seconds, rounded up. Nothing here sends
+Topics: ``dsps.c.{CH}`` wakes who waits for the channel; ``channels.outboxes`` says the name of a channel
+whose outbox got something. ``ttl`` is the channel's expiry and :data:`GRACE_MS`, in whole seconds, rounded up. Nothing here sends
 anything.
 """
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from penstock.channels.keys import is_id
 from penstock.errors import ContentError
 
 #: How long a channel keeps messages unless told otherwise.
@@ -19,6 +21,9 @@ MAX_FETCH: Final = 1_000
 
 _BEFORE_ID: Final = b'{"id":"'
 _BEFORE_CONTENT: Final = b'","content":'
+#: Every escape of a string, and those that are half of a surrogate pair.
+_ESCAPE: Final = re.compile(rb"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class Message(NamedTuple):
@@ -74,7 +79,7 @@ def compact(text: bytes) -> bytes:
     Spelling of numbers, order and repetition of keys stay as they are.
     """
     try:
-        short = msgspec.json.format(text, indent=-1)
+        short = _format(text)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ContentError(f"the content of a message must be JSON ({error})") from None
     # These can only occur inside strings.
@@ -83,6 +88,18 @@ def compact(text: bytes) -> bytes:
     if b"\xe2\x80" in short:
         short = short.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
     return short
+
+
+def _format(text: bytes) -> bytes:
+    try:
+        return msgspec.json.format(text, indent=-1)
+    except msgspec.MsgspecError:
+        if _SURROGATE.search(text) is None:
+            raise
+    # JSON allows half of a surrogate pair, and msgspec does not: it sees another escape in its place.
+    escapes = iter(_ESCAPE.findall(text))
+    masked = _ESCAPE.sub(lambda found: b"\\n" if _SURROGATE.match(found[0]) else found[0], text)
+    return _ESCAPE.sub(lambda _: next(escapes), msgspec.json.format(masked, indent=-1))
 
 
 def to_json(content: object) -> bytes:
@@ -95,16 +112,28 @@ def to_json(content: object) -> bytes:
 
 
 def parse_body(clock: int, body: bytes) -> Message | None:
-    """A stored body; None when it is not one."""
-    if body.startswith(_BEFORE_ID):
-        end = body.find(b'"', 7)
-        if body.startswith(_BEFORE_CONTENT, end):
-            return Message(body[7:end].decode("ascii", "replace"), body[end + 12 : -1], clock)
-    try:  # another program may have written it, with other spaces or in another order
+    """A stored body; None when it is not one. (Another program may have written it, as it likes to.)"""
+    try:
         parsed = _BODY.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # ValueError: an id that is not UTF-8
+        return _parse_exotic(clock, body)
+    return Message(parsed.id, bytes(parsed.content), clock) if is_id(parsed.id) else None
+
+
+def _parse_exotic(clock: int, body: bytes) -> Message | None:
+    """One of ours whose content was allowed, and yet msgspec cannot read it here."""
+    end = body.find(b'"', len(_BEFORE_ID))
+    if not (body.startswith(_BEFORE_ID) and body.startswith(_BEFORE_CONTENT, end) and body.endswith(b"}")):
+        return None
+    name = body[len(_BEFORE_ID) : end].decode("ascii", "replace")
+    raw = body[end + len(_BEFORE_CONTENT) : -1]
+    try:
+        _format(raw)
+    except RecursionError:
+        pass  # so deep that it depends on who calls: its publisher could read it
     except msgspec.MsgspecError:
         return None
-    return Message(parsed.id, bytes(parsed.content), clock)
+    return Message(name, raw, clock) if is_id(name) else None
 
 
 class _Body(msgspec.Struct):

@@ -32,10 +32,18 @@ class Channels(Protocol):
         """
 
     async def fetch(
-        self, channel: str, subscriber: str, *, limit: int, timeout_ms: int, expire_ms: int
+        self,
+        channel: str,
+        subscriber: str,
+        *,
+        limit: int,
+        timeout_ms: int,
+        expire_ms: int,
+        after: str | None = None,
     ) -> Batch:
         """What the subscriber has not acknowledged; waits for the first message if there is none.
 
+        ``after`` a receipt: only what lies behind it, which is not acknowledged by that (reading ahead).
         SubscriptionNotFoundError at once, also while it waits.
         """
 
@@ -63,10 +71,10 @@ class Channels(Protocol):
         """All channels, sorted. Reads the whole keyspace: for people, not for programs."""
 
     async def read_outbox(self, channel: str, limit: int) -> list[bytes]:
-        """Bodies that webhooks wait for, oldest first."""
+        """What webhooks wait for, oldest first: clock, a space, and the stored body."""
 
-    async def forwarded(self, channel: str, bodies: Sequence[bytes]) -> int:
-        """Drop bodies that were handed on; how many are left."""
+    async def forwarded(self, channel: str, entries: Sequence[bytes]) -> int:
+        """Drop what was handed on; how many are left."""
 
     async def outboxes(self) -> list[str]:
         """Channels that may have something in their outbox."""

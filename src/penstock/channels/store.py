@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from penstock.channels import keys
@@ -72,51 +73,50 @@ class ChannelStore:
             await self._announce_outbox(channel)
         prefix = keys.prefix_of(channel)
         pairs = [word for message in messages for word in message]
-        head = (prefix, keys.ttl_s(expire_ms), keys.topic_of(channel), "1" if outbox else "")
+        head = (prefix, keys.ttl_s(expire_ms), keys.topic_of(channel), channel if outbox else "")
         reply: Any = await self._scripts.publish((prefix + "clock",), (*head, *pairs))
         return [word == 1 for word in reply]
 
     async def fetch(
-        self, channel: str, subscriber: str, *, limit: int, timeout_ms: int, expire_ms: int
+        self,
+        channel: str,
+        subscriber: str,
+        *,
+        limit: int,
+        timeout_ms: int,
+        expire_ms: int,
+        after: str | None = None,
     ) -> Batch:
+        start = None if after is None else (await self._open(channel, subscriber, after)).clock
+        look = partial(self._look, channel, subscriber, limit, expire_ms, start)
         if timeout_ms <= 0:
-            return (await self._look(channel, subscriber, limit, expire_ms))[0]
+            return (await look())[0]
         with await self._wakeups.ticket(channel) as ticket:
-            return await self._wait(ticket, channel, subscriber, limit, timeout_ms, expire_ms)
+            return await _until_found(look, ticket, timeout_ms, expire_ms)
 
-    async def _wait(
-        self, ticket: Ticket, channel: str, subscriber: str, limit: int, timeout_ms: int, expire_ms: int
-    ) -> Batch:
-        now_s = asyncio.get_running_loop().time
-        end_s = now_s() + timeout_ms / 1_000
-        # A subscriber must not expire while it waits.
-        patience_s = keys.ttl_s(expire_ms) / 2
-        while True:
-            batch, paused_s = await self._look(channel, subscriber, limit, expire_ms)
-            left_s = end_s - now_s()
-            if batch.messages or batch.more or left_s <= 0:
-                return batch
-            if not await ticket.wait(min(left_s, patience_s, paused_s or left_s)):
-                return batch
-
-    async def _look(self, channel: str, subscriber: str, limit: int, expire_ms: int) -> tuple[Batch, float]:
+    async def _look(
+        self, channel: str, subscriber: str, limit: int, expire_ms: int, after: int | None
+    ) -> tuple[Batch, float]:
         """One look, and for how long a nack holds the subscriber back."""
         prefix = keys.prefix_of(channel)
         arguments = (prefix, keys.ttl_s(expire_ms), min(limit, MAX_FETCH), _FETCH_BYTES, _STEPS)
+        start: Any = "" if after is None else after
         unreadable: Any = ""
         while True:
-            reply: Any = await self._scripts.fetch(_three_keys(channel, subscriber), (*arguments, unreadable))
+            reply: Any = await self._scripts.fetch(
+                _three_keys(channel, subscriber), (*arguments, unreadable, start)
+            )
             if not reply:
                 raise _not_found(channel, subscriber)
-            more, paused_ms, *flat = reply
+            more, paused_ms, position, *flat = reply
             messages = _messages(flat)
             if messages or not (flat or more == _ASK_AGAIN):
                 break
             if flat:
-                unreadable = flat[-2]
-                _LOG.warning(
-                    "channel %s has messages that do not decode, up to clock %s", channel, unreadable
-                )
+                unreadable = position = flat[-2]
+                _LOG.warning("channel %s has messages that do not decode, up to clock %s", channel, position)
+            if after is not None:
+                start, unreadable = position, ""  # reading ahead, the cursor stays where it is
         if not messages:
             return Batch(more=more == _MORE), paused_ms / 1_000
         last = messages[-1]
@@ -126,15 +126,15 @@ class ChannelStore:
 
     async def ack(self, channel: str, subscriber: str, receipt: str, *, expire_ms: int) -> bool:
         mark = await self._open(channel, subscriber, receipt)
-        prefix = keys.prefix_of(channel)
-        touched = (*_three_keys(channel, subscriber), f"{prefix}mid.{mark.id}", f"{prefix}m.{mark.clock}")
-        moved = await self._scripts.ack(touched, (keys.ttl_s(expire_ms), mark.clock))
+        moved = await self._scripts.ack(
+            _keys_of_mark(channel, subscriber, mark), (keys.ttl_s(expire_ms), mark.clock)
+        )
         return _moved(moved, channel, subscriber)
 
     async def nack(self, channel: str, subscriber: str, receipt: str, *, delay_ms: int) -> bool:
         mark = await self._open(channel, subscriber, receipt)
         moved = await self._scripts.nack(
-            _three_keys(channel, subscriber), (mark.clock, delay_ms, keys.topic_of(channel))
+            _keys_of_mark(channel, subscriber, mark), (mark.clock, delay_ms, keys.topic_of(channel))
         )
         return _moved(moved, channel, subscriber)
 
@@ -160,7 +160,7 @@ class ChannelStore:
         start = "" if after is None else after
         reply: Any = await self._scripts.backlog(
             _two_keys(channel, subscriber),
-            (keys.prefix_of(channel), start, min(limit, MAX_FETCH), _STEPS),
+            (keys.prefix_of(channel), start, min(limit, MAX_FETCH), _STEPS, _FETCH_BYTES),
             readonly=True,
         )
         if not reply:
@@ -227,10 +227,10 @@ class ChannelStore:
 
     async def read_outbox(self, channel: str, limit: int) -> list[bytes]:
         found: Any = await self._client.execute("LRANGE", keys.prefix_of(channel) + "out", 0, limit - 1)
-        return [to_bytes(body) for body in found]
+        return [to_bytes(entry) for entry in found]
 
-    async def forwarded(self, channel: str, bodies: Sequence[bytes]) -> int:
-        left: Any = await self._scripts.forwarded((keys.prefix_of(channel) + "out",), bodies)
+    async def forwarded(self, channel: str, entries: Sequence[bytes]) -> int:
+        left: Any = await self._scripts.forwarded((keys.prefix_of(channel) + "out",), entries)
         return int(left)
 
     async def outboxes(self) -> list[str]:
@@ -263,6 +263,23 @@ class ChannelStore:
         return f"<ChannelStore {self.name} on {self._client!r}, {self.waiting} waiting>"
 
 
+async def _until_found(
+    look: Callable[[], Awaitable[tuple[Batch, float]]], ticket: Ticket, timeout_ms: int, expire_ms: int
+) -> Batch:
+    """Look, and look again whenever somebody wakes the ticket."""
+    now_s = asyncio.get_running_loop().time
+    end_s = now_s() + timeout_ms / 1_000
+    # A subscriber must not expire while it waits.
+    patience_s = keys.ttl_s(expire_ms) / 2
+    while True:
+        batch, paused_s = await look()
+        left_s = end_s - now_s()
+        if batch.messages or batch.more or left_s <= 0:
+            return batch
+        if not await ticket.wait(min(left_s, patience_s, paused_s or left_s)):
+            return batch
+
+
 def _two_keys(channel: str, subscriber: str) -> tuple[str, str]:
     prefix = keys.prefix_of(channel)
     return prefix + "clock", f"{prefix}r.{subscriber}"
@@ -271,6 +288,11 @@ def _two_keys(channel: str, subscriber: str) -> tuple[str, str]:
 def _three_keys(channel: str, subscriber: str) -> tuple[str, str, str]:
     prefix = keys.prefix_of(channel)
     return prefix + "clock", f"{prefix}r.{subscriber}", f"{prefix}nack.{subscriber}"
+
+
+def _keys_of_mark(channel: str, subscriber: str, mark: Mark) -> tuple[str, ...]:
+    prefix = keys.prefix_of(channel)
+    return (*_three_keys(channel, subscriber), f"{prefix}mid.{mark.id}", f"{prefix}m.{mark.clock}")
 
 
 def _messages(flat: Sequence[Any]) -> tuple[Message, ...]:

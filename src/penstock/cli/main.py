@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from penstock.cli import channel, serve, stream
+from penstock.cli import channel, gateway, serve, stream
 from penstock.errors import PenstockError
 from penstock.version import __version__
 
@@ -19,7 +19,8 @@ _INTERRUPTED = 130
 _EPILOG = """\
 examples:
   penstock serve ./shop.pen                     a store in ./shop.pen, on 127.0.0.1:6380
-  penstock serve ./shop.pen --port 7000         the same, on another port
+  penstock serve ./shop.pen --http-port 8080    the same, and HTTP beside it
+  penstock gateway --store redis://localhost    HTTP in front of a Redis
   redis-cli -p 6380 set greeting hello          any Redis client works against it
   penstock stream write ./shop.pen orders hi    a message to a stream
   penstock stream follow ./shop.pen orders      and its readers, as they come
@@ -43,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     serve.add_arguments(groups)
     stream.add_arguments(groups)
     channel.add_arguments(groups)
+    gateway.add_arguments(groups)
     arguments = parser.parse_args(argv)
     try:
         arguments.run(arguments)
@@ -51,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         # A server that did not listen to signals yet is stopped as well; half of a task is not done.
-        return 0 if arguments.group == "serve" else _INTERRUPTED
+        return 0 if arguments.group in ("gateway", "serve") else _INTERRUPTED
     return 0
 
 

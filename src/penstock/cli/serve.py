@@ -1,4 +1,4 @@
-"""``penstock serve DIR``: a RESP listener in front of a store."""
+"""``penstock serve DIR``: a RESP listener in front of a store, and HTTP beside it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.cli.http_beside import http_companion
 from penstock.server import Server, ServerSettings, run
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _EPILOG = """\
 examples:
   penstock serve ./shop.pen
   penstock serve ./shop.pen --port 7000 --durability relaxed
+  penstock serve ./shop.pen --port 6380 --http-port 8080
   penstock serve ./shop.pen --unixsocket /tmp/shop.sock
   PENSTOCK_PASSWORD=secret penstock serve ./shop.pen --host 0.0.0.0 \\
       --tls-cert-file cert.pem --tls-key-file key.pem
@@ -50,6 +52,7 @@ def add_arguments(groups: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--max-size-gb", type=_positive, default=1024.0, metavar="GB",
                         help="size the store may grow to (default: 1024)")  # fmt: skip
     _add_doors(parser.add_argument_group("where to listen"))
+    _add_http(parser.add_argument_group("HTTP"))
     _add_protection(parser.add_argument_group("whom to serve"))
     _add_limits(parser.add_argument_group("limits"))
     parser.set_defaults(run=_serve)
@@ -65,6 +68,16 @@ def _add_doors(group: argparse._ArgumentGroup) -> None:
         "--tls-cert-file", type=Path, metavar="PATH", help="certificate: the port speaks TLS only"
     )
     group.add_argument("--tls-key-file", type=Path, metavar="PATH", help="private key of the certificate")
+
+
+def _add_http(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--http-port", type=int, metavar="PORT",
+                       help="serve HTTP as well; 0 picks a free port (default: no HTTP)")  # fmt: skip
+    group.add_argument("--http-workers", type=int, default=1, metavar="N",
+                       help="processes for HTTP; 1: this one (default)")  # fmt: skip
+    group.add_argument("--http-config", metavar="FILE",
+                       help="YAML file of `penstock gateway`; without it everybody may use every channel,"
+                       " stream and topic")  # fmt: skip
 
 
 def _add_protection(group: argparse._ArgumentGroup) -> None:
@@ -114,6 +127,7 @@ def _serve(arguments: argparse.Namespace) -> None:
         settings,
         durability=arguments.durability,
         max_size_bytes=int(arguments.max_size_gb * (1 << 30)),
+        companion=http_companion(arguments) if arguments.http_port is not None else None,
         on_ready=lambda server: _announce(server, arguments),
     )
 

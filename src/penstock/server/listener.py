@@ -27,7 +27,7 @@ _POLL_S: Final = 0.005
 
 
 class Server:
-    """A listener over one engine. ``start``, then ``serve_until_stopped`` or ``stop``."""
+    """A listener over one engine. ``start``, ``wait_until_asked_to_stop``, ``stop``."""
 
     def __init__(self, engine: Engine, settings: ServerSettings) -> None:
         settings.check()
@@ -90,9 +90,8 @@ class Server:
         """Ask for a graceful stop. For the event loop's thread."""
         self._stopped.set()
 
-    async def serve_until_stopped(self) -> None:
+    async def wait_until_asked_to_stop(self) -> None:
         await self._stopped.wait()
-        await self.stop()
 
     async def stop(self) -> None:
         """Refuse newcomers, read no further, answer what has arrived, close. Idempotent."""

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from penstock.engine import Engine
 from penstock.engine.storage.environment import DEFAULT_MAX_BYTES, Durability
-from penstock.errors import ConfigError
+from penstock.loops import loop_factory
 from penstock.server.listener import Server
 from penstock.server.settings import ServerSettings
 from penstock.server.sockets import clients_that_fit
 
-#: Names the event loop: ``uvloop`` (the default where it is installed) or ``asyncio``.
-LOOP_VARIABLE = "PENSTOCK_LOOP"
+#: What runs on the same loop while the server does; entered when the server listens.
+Companion: TypeAlias = Callable[[Server], AbstractAsyncContextManager[Any]]
 
 
 def run(
@@ -26,6 +27,7 @@ def run(
     *,
     durability: Durability = "always",
     max_size_bytes: int = DEFAULT_MAX_BYTES,
+    companion: Companion | None = None,
     on_ready: Callable[[Server], None] | None = None,
 ) -> None:
     """Open the store, serve it, close it. Blocks until SIGINT, SIGTERM or SHUTDOWN."""
@@ -33,31 +35,28 @@ def run(
     settings = replace(settings, max_clients=clients_that_fit(settings.max_clients))
     with (
         Engine.open(directory, durability=durability, max_size_bytes=max_size_bytes) as engine,
-        asyncio.Runner(loop_factory=_loop_factory()) as runner,
+        asyncio.Runner(loop_factory=loop_factory()) as runner,
     ):
-        runner.run(_serve(engine, settings, on_ready))
+        runner.run(_serve(engine, settings, companion, on_ready))
 
 
-async def _serve(engine: Engine, settings: ServerSettings, on_ready: Callable[[Server], None] | None) -> None:
+async def _serve(
+    engine: Engine,
+    settings: ServerSettings,
+    companion: Companion | None,
+    on_ready: Callable[[Server], None] | None,
+) -> None:
     server = Server(engine, settings)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, server.request_stop)
     await server.start()
-    if on_ready is not None:
-        on_ready(server)
-    await server.serve_until_stopped()
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it installs; asyncio's own loop elsewhere, or if the environment asks for it."""
-    wanted = os.environ.get(LOOP_VARIABLE, "")
-    if wanted not in ("", "uvloop", "asyncio"):
-        raise ConfigError(f"{LOOP_VARIABLE} must be uvloop or asyncio, not {wanted!r}")
-    if wanted == "asyncio":
-        return None
     try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
+        async with AsyncExitStack() as beside:
+            if companion is not None:
+                await beside.enter_async_context(companion(server))
+            if on_ready is not None:
+                on_ready(server)
+            await server.wait_until_asked_to_stop()
+    finally:
+        await server.stop()

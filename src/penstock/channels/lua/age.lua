@@ -5,8 +5,8 @@
 -- ARGV[1]  prefix of the channel's keys    ARGV[2…] ids
 -- Reply    false without such a subscriber, else a list: the clock of an old message, '' for any other
 
-local last, cursor = common.read(KEYS[1]), common.read(KEYS[2])
-if not last or not cursor then return false end
+local last, cursor = common.read_both(KEYS[1], KEYS[2])
+if not last then return false end
 local reply = {}
 for at = 2, #ARGV do
   local known = redis.call('GET', ARGV[1] .. 'mid.' .. ARGV[at])

@@ -35,11 +35,33 @@ function common.read(key)
   return clock
 end
 
+-- The clock of the channel and the cursor of a subscriber; nil without such a subscriber. A cursor from which
+-- half of all clocks would be unread is left from a channel of the same name that is gone.
+function common.read_both(clock_key, cursor_key)
+  local last, cursor = common.read(clock_key), common.read(cursor_key)
+  if not last or not cursor or common.distance(cursor, last) > MAX then return nil end
+  return last, cursor
+end
+
+-- Whether a clock still belongs to the message that a receipt names. A channel that expired and was made again
+-- counts from the start: then the id knows another clock, or none while there is a body.
+function common.is_same(id_key, body_key, clock)
+  local known = redis.call('GET', id_key)
+  if known then return known == clock end
+  return redis.call('EXISTS', body_key) == 0
+end
+
+-- Renews the life of the clock and never shortens it: cursors may have been promised a longer one, and a channel
+-- that counts from the start under them would look like one that went round.
+function common.prolong(clock_key, ttl)
+  if redis.call('PTTL', clock_key) < ttl * 1000 then redis.call('EXPIRE', clock_key, ttl) end
+end
+
 -- Renews both keys when a second of their life has gone. (Not each time: reading alone should not write.)
 function common.refresh(clock_key, cursor_key, ttl)
   local least = ttl * 1000 - 1000
   if redis.call('PTTL', cursor_key) < least or redis.call('PTTL', clock_key) < least then
-    redis.call('EXPIRE', clock_key, ttl)
+    common.prolong(clock_key, ttl)
     redis.call('EXPIRE', cursor_key, ttl)
   end
 end

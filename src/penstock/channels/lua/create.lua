@@ -5,7 +5,8 @@
 -- ARGV[1]  ttl in seconds
 -- Reply    1 made, 0 it existed
 
-local clock = common.read(KEYS[1])
-if not clock then clock = 0 end
-redis.call('SET', KEYS[1], common.text(clock), 'EX', ARGV[1])
-return redis.call('SET', KEYS[2], common.text(clock), 'EX', ARGV[1], 'NX') and 1 or 0
+local is_known = common.read_both(KEYS[1], KEYS[2])
+if not redis.call('SET', KEYS[1], '0', 'EX', ARGV[1], 'NX') then common.prolong(KEYS[1], ARGV[1]) end
+if is_known then return 0 end
+redis.call('SET', KEYS[2], redis.call('GET', KEYS[1]), 'EX', ARGV[1])
+return 1

@@ -6,8 +6,9 @@
 -- ARGV[3]  most messages                   ARGV[4]  most bytes of bodies (one message always fits)
 -- ARGV[5]  most expired messages to step over in one call
 -- ARGV[6]  clock up to which bodies are unreadable and count as expired; '' if none are known
+-- ARGV[7]  clock to read behind, if it is unread; '' to read behind the cursor
 -- Reply    false without such a subscriber, else
---          {more, waiting time of a nack in ms, clock, body, clock, body, …}
+--          {more, waiting time of a nack in ms, clock that was looked at last, clock, body, clock, body, …}
 --          more: 0 nothing behind these, 1 there is, 2 ask again at once (ARGV[5] was reached)
 --
 -- Expired messages at the head never come back, so the cursor steps over them: they must not hide what
@@ -15,17 +16,22 @@
 
 local CHUNK = 128
 
-local last, cursor = common.read(KEYS[1]), common.read(KEYS[2])
-if not last or not cursor then return false end
+local last, cursor = common.read_both(KEYS[1], KEYS[2])
+if not last then return false end
 common.refresh(KEYS[1], KEYS[2], ARGV[2])
-if last == cursor then return {0, 0} end
-local paused_ms = redis.call('PTTL', KEYS[3])
-if paused_ms > 0 then return {0, paused_ms} end
+if last == cursor then return {0, 0, ''} end
+local mark = common.read(KEYS[3]) -- may be left from an earlier subscriber of this name
+if mark and common.is_unread(mark, cursor, last) then
+  return {0, math.max(redis.call('PTTL', KEYS[3]), 1), ''}
+end
 
 local limit, room, may_step = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local found, reply, stepped, more = 0, {0, 0}, 0, 0
-local clock, left = cursor, common.distance(cursor, last)
-local is_readable = ARGV[6] == ''
+local found, reply, stepped, more = 0, {0, 0, ''}, 0, 0
+local start = tonumber(ARGV[7])
+if not start or not common.is_unread(start, cursor, last) then start = cursor end
+local clock, left = start, common.distance(start, last)
+-- Somebody else may have stepped over the unreadable ones meanwhile.
+local is_readable = ARGV[6] == '' or not common.is_unread(tonumber(ARGV[6]), cursor, last)
 local head -- the last expired clock before the first living message
 
 while left > 0 and more == 0 do
@@ -39,7 +45,7 @@ while left > 0 and more == 0 do
   left = left - #keys
   for at, body in ipairs(redis.call('MGET', unpack(keys))) do
     if not body or not is_readable then
-      if found == 0 then head = clocks[at] end
+      if found == 0 and start == cursor then head = clocks[at] end
       stepped = stepped + 1
       if clocks[at] == ARGV[6] then is_readable = true end
     elseif found == limit or (found > 0 and #body > room) then
@@ -54,6 +60,6 @@ while left > 0 and more == 0 do
   if more == 0 and stepped >= may_step and left > 0 then more = 2 end
 end
 
-if head then redis.call('SET', KEYS[2], head, 'EX', ARGV[2]) end
-reply[1] = more
+if head then redis.call('SET', KEYS[2], head, 'KEEPTTL') end
+reply[1], reply[3] = more, common.text(clock)
 return reply

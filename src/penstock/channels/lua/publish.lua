@@ -2,7 +2,8 @@
 --
 -- KEYS[1]  the clock of the channel; the other keys are its siblings, in the same slot
 -- ARGV[1]  prefix of the channel's keys        ARGV[2]  ttl in seconds
--- ARGV[3]  topic that wakes waiting fetches    ARGV[4]  '1': webhooks want the new messages (key `out`)
+-- ARGV[3]  topic that wakes waiting fetches    ARGV[4]  name of the channel if webhooks want the new messages
+--                                              (key `out`, as clock and body), else ''
 -- ARGV[5…] id, content, id, content, …
 -- Reply    a list: 1 for each message that is new, 0 for a duplicate
 --
@@ -21,7 +22,7 @@ for at = 5, #ARGV, 2 do
   if redis.call('SET', prefix .. 'mid.' .. id, text, 'EX', ttl, 'NX') then
     local body = '{"id":"' .. id .. '","content":' .. ARGV[at + 1] .. '}'
     redis.call('SET', prefix .. 'm.' .. text, body, 'EX', ttl)
-    if ARGV[4] == '1' then redis.call('RPUSH', prefix .. 'out', body) end
+    if ARGV[4] ~= '' then redis.call('RPUSH', prefix .. 'out', text .. ' ' .. body) end
     clock, stored, is_new = following, text, true
     reply[#reply + 1] = 1
   else
@@ -29,6 +30,14 @@ for at = 5, #ARGV, 2 do
   end
 end
 
-redis.call('SET', KEYS[1], stored, 'EX', ttl)
-if is_new then redis.pcall('PUBLISH', ARGV[3], 'new message') end
+-- The life of the clock is never shortened, see common.prolong.
+if redis.call('PTTL', KEYS[1]) > ttl * 1000 then
+  redis.call('SET', KEYS[1], stored, 'KEEPTTL')
+else
+  redis.call('SET', KEYS[1], stored, 'EX', ttl)
+end
+if is_new then
+  redis.pcall('PUBLISH', ARGV[3], 'new message')
+  if ARGV[4] ~= '' then redis.pcall('PUBLISH', 'channels.outboxes', ARGV[4]) end
+end
 return reply

@@ -193,8 +193,8 @@ Quorum: TypeAlias = Literal["any", "majority", "all"] | PositiveCount
 class BreakerConfig:
     """When a storage that fails is left alone, and for how long."""
 
-    failures: PositiveCount = 5
-    open_for_ms: PositiveDurationMs = 10_000
+    failures: PositiveCount = 1
+    open_for_ms: PositiveDurationMs = 1_000
 
 
 # ---------------------------------------------------------------- webhooks

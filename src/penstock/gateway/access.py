@@ -1,0 +1,79 @@
+"""Who asks, and whether they may: between a request and the gatekeeper.
+
+Also the rates that a client is held to. Nothing here knows how a refusal is worded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.gateway.auth.decisions import ANONYMOUS, Action, Principal, Resource
+from penstock.gateway.auth.gatekeeper import Gatekeeper, bearer_of
+from penstock.gateway.auth.jwt import JwtRule
+from penstock.gateway.auth.networks import Networks, client_address
+from penstock.gateway.http.requests import Request
+from penstock.gateway.http.responses import Refusal, retry_after
+from penstock.gateway.limiting import RateLimiter
+
+
+class Access:
+    """The door of one worker."""
+
+    def __init__(
+        self,
+        gatekeeper: Gatekeeper,
+        *,
+        trusted_proxies: Networks,
+        real_ip_header: str,
+        is_open: bool,
+        requests: RateLimiter | None = None,
+        publishes: RateLimiter | None = None,
+    ) -> None:
+        """``is_open``: without a credential and without rules nothing has to be asked."""
+        self._gatekeeper = gatekeeper
+        self._trusted = trusted_proxies
+        self._real_ip_header = real_ip_header
+        self._is_open = is_open
+        self._requests = requests
+        self._publishes = publishes
+
+    def identify(self, request: Request) -> None:
+        """Find out where it comes from, and refuse who comes too often."""
+        client = request.scope.get("client")
+        peer = client[0] if client else None
+        if self._real_ip_header:
+            request.peer = client_address(peer, request.scope["headers"], self._trusted, self._real_ip_header)
+        else:
+            request.peer = peer or ""
+        if self._requests is not None:
+            _spend(self._requests, request, 1)
+
+    async def admit(
+        self,
+        request: Request,
+        action: Action,
+        resource: Resource,
+        rules: Sequence[JwtRule] = (),
+        authorization: str | None = None,
+    ) -> Principal:
+        """Who it is, if they may; AuthRejected if not."""
+        if authorization is None:
+            authorization = request.header(b"authorization")
+        if authorization is None and not rules and self._is_open and action is not Action.ADMIN:
+            request.principal = ANONYMOUS
+            return ANONYMOUS
+        principal = await self._gatekeeper.admit(
+            bearer_of(authorization), request.peer, action, resource, rules
+        )
+        request.principal = principal
+        return principal
+
+    def count_publish(self, request: Request, messages: int) -> None:
+        if self._publishes is not None:
+            _spend(self._publishes, request, messages)
+
+
+def _spend(limiter: RateLimiter, request: Request, amount: int) -> None:
+    wait_s = limiter.spend(request.peer, amount)
+    if wait_s > 0:
+        raise Refusal(429, "too-many-requests", "too many requests; slow down", headers=[retry_after(wait_s)])
