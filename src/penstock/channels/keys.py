@@ -16,8 +16,8 @@ key                         holds                                    lives
 ==========================  =======================================  ============================
 
 Topics: ``dsps.c.{CH}`` wakes who waits for the channel; ``channels.outboxes`` says the name of a channel
-whose outbox got something. ``ttl`` is the channel's expiry and :data:`GRACE_MS`, in whole seconds, rounded up. Nothing here sends
-anything.
+whose outbox got something. ``ttl`` is the channel's expiry and :data:`GRACE_MS`, in whole seconds, rounded
+up. Nothing here sends anything.
 """
 
 from __future__ import annotations
