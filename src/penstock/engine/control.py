@@ -46,3 +46,7 @@ class Overflow(Control):
 
 class SlowScriptError(Exception):
     """A script ran longer than the caller can wait here; its batch was undone as if it never ran."""
+
+
+class MustUndoScriptError(Exception):
+    """A script failed after it had written, without a savepoint: its batch has to be done again."""

@@ -13,6 +13,8 @@ the store is full          abort; the batch is done again with the reserve at
                            hand and every command refused that needs room, so
                            that deleting frees some (as Redis at ``maxmemory``)
 a read batch must write    abort, do it again in a write transaction
+a script fails after       abort, do the batch again with a savepoint around
+having written             each script, so that it can be undone alone
 a handler fails (a bug)    abort, do it again with a savepoint around each
                            command; the failing one answers an error
 the commit fails           abort; the batch is done again with every write
@@ -33,7 +35,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.engine.commands.registry import Argv
-from penstock.engine.control import SlowScriptError
+from penstock.engine.control import MustUndoScriptError, SlowScriptError
 from penstock.engine.pausing import Pause
 from penstock.engine.session import Session
 from penstock.engine.statistics import monitor_line
@@ -81,6 +83,9 @@ class Dispatcher:
         self.after_delivery: list[tuple[Callable[[Session], None], Session]] = []
         #: runs if the unit is aborted, whatever follows
         self.after_abort: list[Callable[[], None]] = []
+        #: whether every script of the unit must be undoable alone (see ``scripts``)
+        self.is_careful = False
+        self._commands_before = 0
 
     # --------------------------------------------------------------------- run
 
@@ -138,6 +143,7 @@ class Dispatcher:
         """Do ``work`` in a unit until it is committed, growing the map or turning to writing on the way."""
         env, tracking = self._engine.env, self._engine.tracking
         room_was_made = False
+        self.is_careful = False
         while True:
             try:
                 self._begin(write)
@@ -148,6 +154,9 @@ class Dispatcher:
             except NeedsWriteError:
                 self._abort()
                 write = True
+            except MustUndoScriptError:
+                self._abort()
+                self.is_careful = True
             except ENGINE_FAULTS as fault:
                 self._abort()
                 if not is_map_full(fault):
@@ -169,12 +178,14 @@ class Dispatcher:
         self.after_commit = []
         self.after_delivery = []
         self.after_abort = []
+        self._commands_before = self._engine.statistics.commands_processed
         self._unit.begin(write)
         self._engine.tracking.announcements.clear()
         self._engine.refresh_shared()
 
     def _abort(self) -> None:
         self._unit.abort()
+        self._engine.statistics.commands_processed = self._commands_before
         for action in reversed(self.undo):
             action()
         for action in self.after_abort:
@@ -216,23 +227,24 @@ class Dispatcher:
             except CommandError as error:
                 reply = error
                 unit.serial += 1
-                self._engine.statistics.count_error(error)
+                self.count_error(error)
             if changes.unsettled:
                 self._conclude(session, reply)
             elif reply is not NO_REPLY:
                 out.append((session, reply))
             ended = perf_counter_ns()
             if ended - started > slow_ns:
-                self._engine.slowlog.record(session, argv, entry, (ended - started) // 1000)
+                self.log_slow(session, argv, entry, ended - started)
             started = ended
 
     def _call_guarded(self, plan: list[tuple[Session, Argv, Entry]]) -> None:
         """As ``_call_all``, each command undone alone if it fails in a way nobody foresaw."""
+        self.is_careful = True  # scripts as well, or one that fails would ask for what is being done
         for call in plan:
             try:
                 with self.savepoint():
                     self._call_all([call])
-            except ENGINE_FAULTS:
+            except (*ENGINE_FAULTS, NeedsWriteError, SlowScriptError):
                 raise
             except Exception as error:
                 log.exception("command %r failed", call[1][0])
@@ -265,8 +277,21 @@ class Dispatcher:
         if entry.name == b"EXEC" and session.queue is not None:
             session.assign(queue=None, queue_broken=False, watches={})
             refusal = CommandError(f"EXECABORT Transaction discarded because of: {reason}")
-        self._engine.statistics.count_error(refusal)
+        self.count_error(refusal)
         self.out.append((session, refusal))
+
+    def count_error(self, error: CommandError) -> None:
+        """For INFO; not twice if the unit is done again."""
+        statistics = self._engine.statistics
+        statistics.count_error(error)
+        self.undo.append(lambda: statistics.discount_error(error))
+
+    def log_slow(self, session: Session, argv: Argv, entry: Entry, took_ns: int) -> None:
+        """For SLOWLOG; not twice either."""
+        slowlog = self._engine.slowlog
+        slow = slowlog.record(session, argv, entry, took_ns // 1000)
+        if slow is not None:
+            self.undo.append(lambda: slowlog.discard(slow))
 
     def call(self, session: Session, argv: Argv, entry: Entry) -> Reply:
         """One command inside another (EXEC, scripts): its error is raised, nobody is served yet."""
@@ -277,14 +302,15 @@ class Dispatcher:
                 reply = entry.handler(session, argv)
         except CommandError:
             self._unit.serial += 1
-            self._after_call(session, argv, entry)
+            self._after_call(session.caller or session, argv, entry)
             raise
-        self._after_call(session, argv, entry)
+        owner = session.caller or session
+        if self._changes.unsettled or owner.tracking is not None:
+            self._after_call(owner, argv, entry)
         return reply
 
-    def _after_call(self, session: Session, argv: Argv, entry: Entry) -> None:
+    def _after_call(self, owner: Session, argv: Argv, entry: Entry) -> None:
         """What must not wait for the end of the whole: who reads a key after this is not meant by it."""
-        owner = session.caller or session
         if self._changes.unsettled:
             self._publish_changes(owner)
         if owner.tracking is not None and entry.tells_keys:

@@ -28,6 +28,8 @@ from penstock.engine.storage import layout
 from penstock.engine.storage.environment import Table
 from penstock.engine.storage.layout import (
     EXPIRES,
+    EXPIRING_HEAD,
+    EXPIRING_STRING,
     FIT_BYTES,
     GROUPS_AT,
     LONG_PHYSICAL_BYTES,
@@ -146,7 +148,7 @@ class Keyspace:
         name = hash64(key) + key if len(key) < FIT_BYTES else physical(key)
         self._found, self._found_name = key, name
         record = self.unit.get(name, None, self._keys)
-        if record is not None and record[0] & EXPIRES and self._is_past(record):
+        if record is not None and record[0] & EXPIRES and record[1:9] <= self.unit.now_packed:
             if self.unit.writable:
                 self.expire_now(key, record)
             return None
@@ -161,7 +163,7 @@ class Keyspace:
         return self.find(key) is not None
 
     def _is_past(self, record: bytes) -> bool:
-        return int.from_bytes(record[1:9], "big") <= self.unit.now_ms
+        return record[1:9] <= self.unit.now_packed
 
     def store(self, key: bytes, record: bytes) -> None:
         """Write the record of a key whose deadline did not change."""
@@ -184,27 +186,51 @@ class Keyspace:
         record = self.find(key)
         if record is None:
             return None
-        if record[0] == STRING:
+        tag = record[0]
+        if tag == STRING:
             return record[1:]
-        if record[0] & TYPE_MASK != STRING:
+        if tag == EXPIRING_STRING:
+            return record[9:]
+        if tag & TYPE_MASK != STRING:
             raise WrongTypeError
-        return record[layout.decode_head(record).body :]
+        return layout.string_in(record)
+
+    def get_strings(self, keys: list[bytes]) -> list[bytes | None]:
+        """The values of many keys; None where there is no string."""
+        get, table, now = self.unit.get, self._keys, self.unit.now_packed
+        values: list[bytes | None] = []
+        for key in keys:
+            record = get(hash64(key) + key if len(key) < FIT_BYTES else physical(key), None, table)
+            if record is not None and record[0] & EXPIRES and record[1:9] <= now:
+                record = self.find(key)  # which removes it
+            if record is None or record[0] & TYPE_MASK != STRING:
+                values.append(None)
+            else:
+                values.append(record[9:] if record[0] == EXPIRING_STRING else layout.string_in(record))
+        return values
 
     def set_string(self, key: bytes, value: bytes, deadline_ms: int | None = None) -> None:
         """Make the key a string, whatever it was; its old deadline goes unless given again."""
         self._held = None
-        name = physical(key)
-        if deadline_ms is None and len(key) < FIT_BYTES:
-            old = self.unit.replace(name, b"\x01" + value, db=self._keys)
+        # physical() and encode_head() written out, as in find().
+        if len(key) < FIT_BYTES:
+            name = hash64(key) + key
+            head = b"\x01" if deadline_ms is None else EXPIRING_HEAD.pack(EXPIRING_STRING, deadline_ms)
         else:
-            old = self.unit.replace(name, layout.encode_head(STRING, deadline_ms, key) + value, db=self._keys)
+            name = physical(key)
+            head = layout.encode_head(STRING, deadline_ms, key)
+        old = self.unit.replace(name, head + value, self._keys)
         if old is None:
             if self.changes.observed:
                 self._notify_new(key)
+        elif old[0] == EXPIRING_STRING and not self.changes.observed:
+            if old[:9] == head:
+                return  # its row of expiry:N is right as it is
+            self.unit.delete(old[1:9] + name, b"", self._expiry)
         elif old[0] != STRING:
             self._replaced(key, name, old)
         if deadline_ms is not None:
-            self.unit.put(U64.pack(deadline_ms) + name, b"", db=self._expiry)
+            self.unit.put(head[1:9] + name, b"", db=self._expiry)
 
     def update_string(self, key: bytes, value: bytes) -> None:
         """Exchange the value of a string and keep its deadline; creates the key if it is missing."""
@@ -321,22 +347,24 @@ class Keyspace:
     def deadline_of(self, key: bytes) -> int | None:
         """When a key expires; None if never or if there is no key."""
         record = self.find(key)
-        return None if record is None else layout.decode_head(record).deadline_ms
+        return None if record is None else layout.deadline_in(record)
 
     def set_deadline(self, key: bytes, deadline_ms: int | None) -> bool:
         """Give a live key a new deadline, or none. False if there is no key."""
         record = self.find(key)
         if record is None:
             return False
-        name = physical(key)
-        head = layout.decode_head(record)
-        if head.deadline_ms is not None:
-            self.unit.delete(U64.pack(head.deadline_ms) + name, db=self._expiry)
-        if deadline_ms is not None:
-            self.unit.put(U64.pack(deadline_ms) + name, b"", db=self._expiry)
-        record = layout.encode_head(head.type, deadline_ms, key) + record[head.body :]
+        name = self._found_name
+        old = record[1:9] if record[0] & EXPIRES else b""
+        new = b"" if deadline_ms is None else U64.pack(deadline_ms)
+        if new == old:
+            return True
+        if old:
+            self.unit.delete(old + name, b"", self._expiry)
+        if new:
+            self.unit.put(new + name, b"", db=self._expiry)
         self._held = None
-        self.unit.put(name, record, db=self._keys)
+        self.unit.put(name, layout.with_deadline(record, new), db=self._keys)
         return True
 
     def expire_now(self, key: bytes, record: bytes) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.bus.mailboxes import ENDPOINT_BYTES, Mailboxes
 from penstock.engine.bus.subscriptions import CHANNEL, PATTERN, SHARD, Subscriptions
-from penstock.engine.datatypes.glob import matcher
+from penstock.engine.datatypes.glob import Matcher, matcher
 from penstock.engine.storage.transaction import Unit
 from penstock.protocol.replies import Push, Reply
 
@@ -27,6 +27,9 @@ class PubSub:
         self._unit = unit
         self._mailboxes = mailboxes
         self.subscriptions = Subscriptions(unit)
+        #: every pattern somebody listens to, with the mailboxes; read when ``Unit.serial`` was so much
+        self._patterns: list[tuple[bytes, Matcher, list[bytes]]] = []
+        self._patterns_read_at = -1
 
     def subscribe(self, session: Session, kind: bytes, name: bytes) -> None:
         self.subscriptions.add(kind, name, self._mailboxes.address(session.number))
@@ -41,13 +44,20 @@ class PubSub:
         deliveries = 0
         for mailbox in self.subscriptions.listeners(CHANNEL, channel):
             deliveries += self._send(mailbox, Push([b"message", channel, message]))
-        asked, matches = None, False
-        for pattern, mailbox in list(self.subscriptions.patterns()):
-            if pattern != asked:  # those who share a pattern stand together
-                asked, matches = pattern, matcher(pattern)(channel)
-            if matches:
-                deliveries += self._send(mailbox, Push([b"pmessage", pattern, channel, message]))
+        if self._patterns_read_at != self._unit.serial:
+            self._read_patterns()
+        for pattern, matches, mailboxes in self._patterns:
+            if matches(channel):
+                for mailbox in mailboxes:
+                    deliveries += self._send(mailbox, Push([b"pmessage", pattern, channel, message]))
         return deliveries
+
+    def _read_patterns(self) -> None:
+        listeners: dict[bytes, list[bytes]] = {}
+        for pattern, mailbox in self.subscriptions.patterns():
+            listeners.setdefault(pattern, []).append(mailbox)
+        self._patterns = [(pattern, matcher(pattern), boxes) for pattern, boxes in listeners.items()]
+        self._patterns_read_at = self._unit.serial
 
     def publish_shard(self, channel: bytes, message: bytes) -> int:
         return sum(
@@ -65,7 +75,8 @@ class PubSub:
 
     def _send(self, mailbox: bytes, item: Reply) -> int:
         if self._mailboxes.is_own(mailbox):
-            self._engine.collect_first()
+            if self._mailboxes.has_mail():
+                self._engine.collect_first()
             session = self._engine.sessions.get(int.from_bytes(mailbox[ENDPOINT_BYTES:], "big"))
             if session is None or session.closed:
                 return 0

@@ -37,19 +37,25 @@ class SlowLog:
         self._numbers = itertools.count()
         self.entries: deque[SlowEntry] = deque(maxlen=length)
 
-    def record(self, session: Session, argv: list[bytes], entry: Entry, duration_us: int) -> None:
+    def record(self, session: Session, argv: list[bytes], entry: Entry, duration_us: int) -> SlowEntry | None:
+        """Remember a command; answers what can be taken back with :meth:`discard`."""
         if entry.name == b"EXEC":
-            return  # its commands are recorded one by one
-        self.entries.appendleft(
-            SlowEntry(
-                next(self._numbers),
-                self._clock.now_ms() // 1000,
-                duration_us,
-                _shorten(redact(entry.name, argv)),
-                session.address,
-                session.name,
-            )
+            return None  # its commands are recorded one by one
+        slow = SlowEntry(
+            next(self._numbers),
+            self._clock.now_ms() // 1000,
+            duration_us,
+            _shorten(redact(entry.name, argv)),
+            session.address,
+            session.name,
         )
+        self.entries.appendleft(slow)
+        return slow
+
+    def discard(self, slow: SlowEntry) -> None:
+        """Take back the newest entry: what it tells of never happened."""
+        if self.entries and self.entries[0] is slow:
+            self.entries.popleft()
 
     def resize(self, length: int) -> None:
         self.entries = deque(itertools.islice(self.entries, length), maxlen=length)

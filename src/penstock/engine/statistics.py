@@ -38,6 +38,14 @@ class Statistics:
         if code in errors or len(errors) < _MAX_ERROR_CODES:
             errors[code] = errors.get(code, 0) + 1
 
+    def discount_error(self, error: CommandError) -> None:
+        """Take back one that was counted: what it answered never left."""
+        left = self.errors_by_code.get(error.code, 0) - 1
+        if left > 0:
+            self.errors_by_code[error.code] = left
+        else:
+            self.errors_by_code.pop(error.code, None)
+
 
 def monitor_line(now_us: int, session: Session, argv: list[bytes], name: bytes) -> bytes:
     """A command as MONITOR shows it; ``name`` is its full name in capitals."""

@@ -41,6 +41,7 @@ class Entry:
         "most",
         "name",
         "needs_room",
+        "only_reads",
         "spec",
         "subcommands",
         "tells_keys",
@@ -61,6 +62,8 @@ class Entry:
         self.writes = writes and name not in _READS_AT_FIRST
         self.needs_room = spec.denyoom or name in _NEEDS_ROOM_TOO
         self.is_script = name in _SCRIPTS
+        #: whether it surely leaves nothing behind that would have to be undone
+        self.only_reads = spec.is_readonly and not spec.may_replicate and not self.is_script
         #: whether who tracks keys must be told later that those of this command changed
         self.tells_keys = spec.is_readonly and not self.is_script
 
@@ -77,7 +80,7 @@ class Refusal(Entry):
         self.name = b""
         self.least, self.most = 1, _ENDLESS
         self.subcommands = {}
-        self.writes = self.needs_room = self.is_script = self.tells_keys = False
+        self.writes = self.needs_room = self.is_script = self.tells_keys = self.only_reads = False
         self.error = error
         self.handler = self._refuse
 

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.clock import ManualClock
 from penstock.engine import Engine, LocalSession
+from penstock.engine.check import check_store
 from penstock.engine.keyspace import INLINE_DELETE_SIZE
 from penstock.errors import CommandError
 
@@ -123,6 +124,65 @@ def test_what_takes_the_place_of_an_expired_key_has_no_deadline(
     db.execute(*write)
     assert db.execute("PTTL", "k") == -1
     assert rows(engine, "expiry:0") == 0
+
+
+@pytest.mark.parametrize("name", ["k", "k" * 600], ids=["short", "long"])
+@pytest.mark.parametrize("is_observed", [False, True], ids=["unseen", "observed"])
+@pytest.mark.parametrize(
+    ("commands", "left_ms"),
+    [
+        ("SET k a EX 10, SET k b EX 10", 10_000),
+        ("SET k a EX 10, SET k b PX 10000", 10_000),
+        ("SET k a EX 10, SET k b EX 20", 20_000),
+        ("SET k a EX 10, SET k b", -1),
+        ("SET k a, SET k b EX 10", 10_000),
+        ("SET k a EX 10, SET k b KEEPTTL", 10_000),
+        ("SET k a EX 10, EXPIRE k 10", 10_000),
+        ("SET k a EX 10, EXPIRE k 20", 20_000),
+        ("SET k a, EXPIRE k 20", 20_000),
+        ("SET k a EX 10, PERSIST k", -1),
+        ("SET k a PX 5, wait, SET k b EX 10", 10_000),
+        ("SET k a PX 5, wait, SET k b NX EX 10", 10_000),
+        ("RPUSH k a, EXPIRE k 10, EXPIRE k 10, SET k b EX 10", 10_000),
+        ("RPUSH k a, EXPIRE k 10, RPUSH k b, EXPIRE k 10, RPUSH k c", 10_000),
+    ],
+)
+def test_a_deadline_has_one_row(
+    db: LocalSession,
+    engine: Engine,
+    clock: ManualClock,
+    commands: str,
+    left_ms: int,
+    name: str,
+    is_observed: bool,
+) -> None:
+    if is_observed:
+        db.execute("CONFIG", "SET", "notify-keyspace-events", "KEA")
+    for line in commands.split(", "):
+        if line == "wait":
+            clock.advance_ms(10)
+        else:
+            db.execute(*(name if word == "k" else word for word in line.split()))
+    assert db.execute("PTTL", name) == left_ms
+    assert rows(engine, "expiry:0") == (left_ms > 0)
+    assert check_store(engine) == []
+
+
+def test_many_values_without_those_that_are_gone(
+    db: LocalSession, engine: Engine, clock: ManualClock
+) -> None:
+    long = "k" * 600
+    for name, *lifetime in (("a",), ("b", "PX", "10"), ("c", "PX", "20"), (long, "PX", "20"), (long + "x",)):
+        db.execute("SET", name, "value of " + name, *lifetime)
+    db.execute("RPUSH", "l", "1")
+    clock.advance_ms(10)
+    names = ("a", "b", "c", long, long + "x", "l", "none", "a")
+    values = [f"value of {name}".encode() for name in names]
+    values[1] = values[5] = values[6] = None  # type: ignore[call-overload]
+    assert db.execute("MGET", *names) == values
+    # In a transaction that writes, what has expired is removed on the way.
+    assert db.execute("EVAL", "return redis.call('MGET', unpack(KEYS))", str(len(names)), *names) == values
+    assert db.execute("DBSIZE") == 5
 
 
 def test_an_expired_key_cannot_be_renamed_moved_or_copied(db: LocalSession, clock: ManualClock) -> None:

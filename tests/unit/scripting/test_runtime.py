@@ -103,6 +103,9 @@ class TestReplies:
             ("return {1.5, 'a', false, true}", [1, b"a", None, 1]),
             ("return {}", []),
             ("return {{}, {{1}}}", [[], [[1]]]),
+            ("return {1, {'a', 2.9, false, -1e300}}", [1, [b"a", 2, None, -(2**63)]]),
+            ("return {1, {'a', {'b', false}, 'c'}}", [1, [b"a", [b"b", None], b"c"]]),
+            ("redis.setresp(3) return {1, {'a', false}}", [1, [b"a", False]]),
             ("return {ok = 'fine'}", Status(b"fine")),
             ("return {double = 1.5}", 1.5),
             ("return {map = {a = 1}}", {b"a": 1}),
@@ -155,6 +158,7 @@ class TestReplies:
     def test_metamethods_do_not_run(self, scripts: Scripts) -> None:
         source = "return setmetatable({1}, {__index = function() error('ran') end})"
         assert scripts.run(source) == [1]
+        assert scripts.run(source.replace("return", "return {2,") + "}") == [2, [1]]
 
 
 class TestCalls:
@@ -201,7 +205,17 @@ class TestCalls:
             *(b"reply", b"1", b"1.5", b"-0", b"1e+20", b"0.10000000000000001", b"9007199254740992"),
         ]
 
-    @pytest.mark.parametrize("count", [1, 4, 5, 63, 64, 65, 5000])
+    @pytest.mark.parametrize("wrong", ["nil", "true", "{}", "print"])
+    @pytest.mark.parametrize("place", range(1, 9))
+    def test_what_is_no_word(self, scripts: Scripts, place: int, wrong: str) -> None:
+        calls = len(scripts.calls)
+        wrong = wrong.replace("print", "function() end")
+        for words in (["'x'"] * (place - 1) + [wrong], ["'x'"] * (place - 1) + [wrong, "'x'"]):
+            error = scripts.error(f"redis.call({', '.join(words)})")
+            assert error == "ERR Lua redis lib command arguments must be strings or integers"
+        assert len(scripts.calls) == calls
+
+    @pytest.mark.parametrize("count", [1, 4, 5, 6, 7, 254, 255, 256, 5000])
     def test_many_words(self, scripts: Scripts, count: int) -> None:
         source = f"""
         local t = {{}}

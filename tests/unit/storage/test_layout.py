@@ -52,3 +52,24 @@ def test_heads_come_back(type_: int, deadline_ms: int | None, key: bytes) -> Non
     assert (head.type, head.deadline_ms) == (type_, deadline_ms)
     assert record[head.body :] == b"body"
     assert layout.name_of(layout.physical(key), record) == key
+
+
+@given(
+    st.sampled_from([layout.STRING, layout.HASH]),
+    st.none() | st.integers(0, 2**63),
+    st.none() | st.integers(0, 2**63),
+    st.binary(max_size=1000),
+)
+def test_a_record_with_another_deadline_is_the_same_otherwise(
+    type_: int, before_ms: int | None, after_ms: int | None, key: bytes
+) -> None:
+    record = layout.encode_head(type_, before_ms, key) + b"body"
+    assert layout.deadline_in(record) == before_ms
+    packed = b"" if after_ms is None else layout.U64.pack(after_ms)
+    assert layout.with_deadline(record, packed) == layout.encode_head(type_, after_ms, key) + b"body"
+
+
+@given(st.none() | st.integers(0, 2**63), st.binary(max_size=1000), st.binary(max_size=20))
+def test_strings_come_back(deadline_ms: int | None, key: bytes, value: bytes) -> None:
+    record = layout.encode_head(layout.STRING, deadline_ms, key) + value
+    assert layout.string_in(record) == value

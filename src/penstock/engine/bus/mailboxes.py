@@ -66,6 +66,8 @@ class Mailboxes:
         self._life: dict[bytes, bool] = {}
         self._dead: dict[bytes, DeadEndpoint] = {}
         self._to_signal: set[bytes] = set()
+        #: ``Unit.serial`` when nothing waited for this process: others cannot post meanwhile
+        self._empty_at = -1
 
     # ---------------------------------------------------------------- identity
 
@@ -164,6 +166,7 @@ class Mailboxes:
     def _post(self, mailbox: bytes, payload: bytes) -> None:
         ticket = U64.pack(self._unit.take_number(b"ticket"))
         self._unit.put(mailbox + ticket, payload, db=self._messages)
+        self._empty_at = -1
         self._to_signal.add(mailbox[:ENDPOINT_BYTES])
 
     def _drop_oldest_push(self, mailbox: bytes) -> bool:
@@ -179,11 +182,13 @@ class Mailboxes:
     # ----------------------------------------------------------------- collect
 
     def has_mail(self) -> bool:
-        """Whether anything waits for this process; for a read-only unit."""
-        if self.endpoint is None:
+        """Whether anything waits for this process."""
+        if self.endpoint is None or self._empty_at == self._unit.serial:
             return False
-        cursor = self._unit.cursor(self._messages)
-        return bool(cursor.set_range(self.endpoint.id)) and cursor.key().startswith(self.endpoint.id)
+        if self._unit.has_rows(self._messages, self.endpoint.id):
+            return True
+        self._empty_at = self._unit.serial
+        return False
 
     def collect(self) -> list[Item]:
         """Take everything that waits for this process, in order of posting."""

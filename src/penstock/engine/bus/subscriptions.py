@@ -3,6 +3,8 @@
 Rows of ``channels`` and ``subscribed`` mirror one another (see ``storage.layout``): the
 first answers "who listens to this?", the second "what does this mailbox listen to?",
 which is all that is needed to clean up after a dead process.
+
+Whoever remembers what it read here may trust it until ``Unit.serial`` changes.
 """
 
 from __future__ import annotations
@@ -32,10 +34,12 @@ class Subscriptions:
     def add(self, kind: bytes, name: bytes, mailbox: bytes) -> None:
         self._unit.put(kind + fit(name) + mailbox, name, db=self._channels)
         self._unit.put(mailbox + kind + fit(name), name, db=self._subscribed)
+        self._unit.serial += 1
 
     def remove(self, kind: bytes, name: bytes, mailbox: bytes) -> None:
         self._unit.delete(kind + fit(name) + mailbox, db=self._channels)
         self._unit.delete(mailbox + kind + fit(name), db=self._subscribed)
+        self._unit.serial += 1
 
     def remove_all(self, owner: bytes) -> None:
         """Remove every subscription of a mailbox, or of all mailboxes of an endpoint."""
@@ -46,12 +50,17 @@ class Subscriptions:
     def listeners(self, kind: bytes, name: bytes) -> list[bytes]:
         """Mailboxes subscribed to exactly this name."""
         prefix = kind + fit(name)
+        cursor = self._unit.cursor(self._channels)
+        found: list[bytes] = []
+        if not cursor.set_range(prefix) or not cursor.key().startswith(prefix):
+            return found
         width = len(prefix) + MAILBOX_BYTES
-        return [
-            row[-MAILBOX_BYTES:]
-            for row, full in self._unit.rows(self._channels, prefix)
-            if len(row) == width and full == name
-        ]
+        for row, full in cursor.iternext():
+            if not row.startswith(prefix):
+                break
+            if len(row) == width and full == name:
+                found.append(row[-MAILBOX_BYTES:])
+        return found
 
     def patterns(self) -> Iterator[tuple[bytes, bytes]]:
         """(pattern, mailbox) of every pattern subscription."""

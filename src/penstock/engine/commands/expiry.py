@@ -12,7 +12,7 @@ from penstock.engine.commands.arguments import MAX_INT64, MIN_INT64, integer
 from penstock.engine.commands.registry import Argv, command
 from penstock.engine.keyspace import EVENT_GENERIC, Keyspace
 from penstock.engine.session import Session
-from penstock.engine.storage.layout import decode_head
+from penstock.engine.storage.layout import deadline_in
 from penstock.errors import CommandError
 from penstock.protocol.replies import Reply
 
@@ -53,7 +53,7 @@ def _expire(ks: Keyspace, argv: Argv, name: str, unit_ms: int, base_ms: int) -> 
     deadline_ms = _deadline(argv[2], name, unit_ms, base_ms)
     if conditions is not None:
         record = ks.find(key)
-        if record is None or not _holds(conditions, deadline_ms, decode_head(record).deadline_ms):
+        if record is None or not _holds(conditions, deadline_ms, deadline_in(record)):
             return 0
     if deadline_ms <= ks.unit.now_ms:
         if not ks.delete(key):
@@ -136,7 +136,7 @@ def _deadline_ms(s: Session, key: bytes) -> int:
     record = s.ks.find(key)
     if record is None:
         return _NO_KEY
-    deadline_ms = decode_head(record).deadline_ms
+    deadline_ms = deadline_in(record)
     return _NO_DEADLINE if deadline_ms is None else deadline_ms
 
 

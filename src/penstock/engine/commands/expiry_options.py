@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.engine.commands.arguments import MAX_INT64, MIN_INT64, integer
+from penstock.engine.commands.arguments import MAX_INT64, NOT_INTEGER
+from penstock.engine.datatypes.numbers import parse_int
 from penstock.errors import CommandError
 
 #: option → (milliseconds a unit, whether counted from now)
@@ -18,11 +19,10 @@ EXPIRE_OPTIONS: Final = {
 
 def deadline(value: bytes, unit_ms: int, is_relative: bool, now_ms: int, name: str) -> int:
     """The deadline an option sets; must be positive and fit, else Redis's error for command ``name``."""
-    amount = integer(value)
-    message = f"ERR invalid expire time in '{name}' command"
-    if amount <= 0 or amount > MAX_INT64 // unit_ms:
-        raise CommandError(message)
+    amount = parse_int(value)
+    if amount is None:
+        raise CommandError(NOT_INTEGER)
     result = amount * unit_ms + (now_ms if is_relative else 0)
-    if not MIN_INT64 <= result <= MAX_INT64:
-        raise CommandError(message)
+    if amount <= 0 or result > MAX_INT64:
+        raise CommandError(f"ERR invalid expire time in '{name}' command")
     return result

@@ -45,6 +45,8 @@ def delete(s: Session, argv: Argv) -> Reply:
 @command("EXISTS", "TOUCH")
 def exists(s: Session, argv: Argv) -> Reply:
     """How many of the keys exist, repetitions counted. TOUCH has no more to do: use is not recorded."""
+    if len(argv) == 2:
+        return 1 if s.ks.find(argv[1]) is not None else 0
     return sum(map(s.ks.exists, argv[1:]))
 
 

@@ -22,7 +22,7 @@ from penstock.engine.datatypes.numbers import (
     parse_int,
     parse_long_double,
 )
-from penstock.engine.keyspace import EVENT_GENERIC, EVENT_STRING
+from penstock.engine.keyspace import EVENT_GENERIC, EVENT_STRING, Keyspace
 from penstock.engine.session import Session
 from penstock.engine.storage.layout import STRING, TYPE_MASK, decode_head
 from penstock.errors import CommandError, WrongTypeError
@@ -45,11 +45,18 @@ def get(s: Session, argv: Argv) -> Reply:
 
 @command("SET")
 def set_(s: Session, argv: Argv) -> Reply:
-    key = argv[1]
-    if len(argv) > 3:
-        return _set_with_options(s, argv)
-    s.ks.set_string(key, argv[2])
-    s.ks.changed(key, EVENT_STRING, b"set")
+    words = len(argv)
+    deadline_ms: int | None = None
+    if words > 3:
+        # EX and the like alone: nearly every SET that has an option.
+        lifetime = EXPIRE_OPTIONS.get(argv[3].upper()) if words == 5 else None
+        if lifetime is None:
+            return _set_with_options(s, argv)
+        deadline_ms = deadline(argv[4], *lifetime, s.ks.unit.now_ms, "set")
+    ks = s.ks
+    ks.set_string(argv[1], argv[2], deadline_ms)
+    if ks.changes.observed:
+        _tell_set(ks, argv[1], deadline_ms)
     return OK
 
 
@@ -103,9 +110,14 @@ def _set_with_options(s: Session, argv: Argv) -> Reply:
 def _set_with_deadline(s: Session, key: bytes, value: bytes, deadline_ms: int | None) -> None:
     """Set a key. A deadline that has passed is no exception: the key expires at its next use."""
     s.ks.set_string(key, value, deadline_ms)
-    s.ks.changed(key, EVENT_STRING, b"set")
+    if s.ks.changes.observed:
+        _tell_set(s.ks, key, deadline_ms)
+
+
+def _tell_set(ks: Keyspace, key: bytes, deadline_ms: int | None) -> None:
+    ks.changed(key, EVENT_STRING, b"set")
     if deadline_ms is not None:
-        s.ks.changed(key, EVENT_GENERIC, b"expire")
+        ks.changed(key, EVENT_GENERIC, b"expire")
 
 
 @command("SETNX")
@@ -168,14 +180,7 @@ def getex(s: Session, argv: Argv) -> Reply:
 
 @command("MGET")
 def mget(s: Session, argv: Argv) -> Reply:
-    return [_string_or_none(s, key) for key in argv[1:]]
-
-
-def _string_or_none(s: Session, key: bytes) -> bytes | None:
-    record = s.ks.find(key)
-    if record is None or record[0] & TYPE_MASK != STRING:
-        return None
-    return record[1:] if record[0] == STRING else record[decode_head(record).body :]
+    return s.ks.get_strings(argv[1:])
 
 
 @command("MSET")

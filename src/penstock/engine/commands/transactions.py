@@ -126,12 +126,12 @@ def _run(s: Session, argv: Argv, entry: Any) -> Reply:
     try:
         return engine.dispatcher.call(s, argv, entry)
     except CommandError as error:
-        engine.statistics.count_error(error)
+        engine.dispatcher.count_error(error)
         return error
     finally:
         took_ns = perf_counter_ns() - started
         if took_ns > engine.config.slowlog_threshold_ns:
-            engine.slowlog.record(s, argv, entry, took_ns // 1000)
+            engine.dispatcher.log_slow(s, argv, entry, took_ns)
 
 
 def _take_pushes(s: Session, mark: int) -> list[Reply]:

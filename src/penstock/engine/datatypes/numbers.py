@@ -40,6 +40,8 @@ _INFINITY_TEXT: Final = re.compile(rb"([+-]?)inf(?:inity)?", re.IGNORECASE)
 
 def parse_int(text: bytes) -> int | None:
     """A signed 64-bit integer in its canonical spelling: no plus, blanks, leading zeros or ``-0``."""
+    if text.isdigit() and len(text) < 19 and text[0] != 48:
+        return int(text)
     digits = text[1:] if text[:1] == b"-" else text
     if not digits.isdigit() or len(digits) > 19:
         return None

@@ -27,14 +27,16 @@ This module knows neither the interpreter nor commands.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
 from penstock.errors import CommandError
 from penstock.protocol.replies import NULL_ARRAY, Pairs, Reply, SetReply, Status, Verbatim
 
-_ARRAY, _STATUS, _ERROR, _MAP, _SET, _DOUBLE, _TRUE, _FALSE, _NIL, _VERBATIM, _BIG_NUMBER = range(1, 12)
+(_ARRAY, _STATUS, _ERROR, _MAP, _SET, _DOUBLE, _TRUE, _FALSE, _NIL, _VERBATIM, _BIG_NUMBER,
+ _PLAIN_ARRAY) = range(1, 13)  # fmt: skip
 
+_ONLY_BYTES: Final = frozenset({bytes})
 _PLAIN_TYPES: Final = frozenset({bytes, int})
 _PLAIN_OR_NULL: Final = _PLAIN_TYPES | {type(None)}
 _MIN_INTEGER: Final = -(2**63)
@@ -131,6 +133,13 @@ def scalar_reply(value: Any) -> Reply:
     return value if value is None or type(value) is bytes else integer_of(value)
 
 
+def plain_reply(values: list[Any]) -> Reply:
+    """An array of strings, numbers and false that a script returned."""
+    if _ONLY_BYTES.issuperset(map(type, values)):
+        return values
+    return [None if value is False else scalar_reply(value) for value in values]
+
+
 def status_reply(text: bytes) -> Status:
     return Status(_line(text))
 
@@ -150,6 +159,8 @@ def reply_of(tokens: Iterator[Any]) -> Reply:
     if token is not True:
         return None if token is False else scalar_reply(token)
     code = next(tokens)
+    if code == _PLAIN_ARRAY:
+        return plain_reply(list(islice(tokens, next(tokens))))
     if code == _ARRAY:
         return [reply_of(tokens) for _ in range(next(tokens))]
     if code == _MAP:

@@ -40,6 +40,7 @@ from penstock.engine.scripting.convert import (
 from penstock.engine.scripting.sandbox import (
     MAX_RETURNED,
     SMALL_BYTES,
+    VALUE_BYTES,
     LuaFailedError,
     OutOfMemoryError,
     Sandbox,
@@ -55,6 +56,8 @@ REDIS_VERSION: Final = (7, 0, 15)
 DEFAULT_MEMORY_LIMIT_BYTES: Final = 256 * 1024 * 1024
 #: A script is looked at after this many instructions, which is about a millisecond.
 PERIOD_INSTRUCTIONS: Final = 100_000
+#: And at a call after this many calls, which may take long without any instructions.
+_UNSEEN_CALLS: Final = 3
 #: So many KEYS and ARGV are handed over one by one, more of them as a table.
 _MAX_SEPARATE_WORDS: Final = 200
 
@@ -118,14 +121,17 @@ class ScriptRuntime:
         self.running_since: float | None = None
         self._resp3 = False
         self._is_killed = False
-        #: Whether a call has to look if the script must end; ticks always do.
-        self._is_pressed = False
+        #: How many calls may go on without looking whether the script must end.
+        self._unseen_calls = _UNSEEN_CALLS
         self._deadline_s: float | None = None
         self._instructions_left: int | None = None
         #: Why the running script must end: it was stopped, or something of the host failed.
         self._verdict: _Stop | BaseException | None = None
         self._sandbox = self._build_sandbox(memory_limit_bytes)
         self._has_room = self._sandbox.has_room
+        # What has_room looks at first, for those who have no time to ask.
+        self._memory_used = self._sandbox.used
+        self._soft_limit = self._sandbox.soft_limit
 
     def __repr__(self) -> str:
         state = "idle" if self.running_since is None else f"running since {self.running_since:g}"
@@ -137,7 +143,7 @@ class ScriptRuntime:
 
     @property
     def memory_used_bytes(self) -> int:
-        return self._sandbox.memory_used_bytes
+        return self._memory_used()
 
     # ---------------------------------------------------------------- scripts
 
@@ -186,7 +192,7 @@ class ScriptRuntime:
         if script.sha1 not in self._scripts:
             self._compile(script, parse_shebang(script.source)[0])
         words: list[Any] = keys + args
-        if not self._has_room(size_of(words)):
+        if not self._has_room(VALUE_BYTES * len(words) + sum(map(len, words))):
             raise self._error(script, _OUT_OF_MEMORY.encode())
         if len(words) > _MAX_SEPARATE_WORDS:
             words = [self._sandbox.table_from(words)]
@@ -195,7 +201,7 @@ class ScriptRuntime:
             period = max(1, min(period, instruction_limit))
         self.running_since = now = self._monotonic_s()
         self._resp3 = self._is_killed = False
-        self._is_pressed = time_limit_s is not None
+        self._unseen_calls = _UNSEEN_CALLS
         self._verdict = None
         self._deadline_s = None if time_limit_s is None else now + time_limit_s
         self._instructions_left = instruction_limit
@@ -214,7 +220,7 @@ class ScriptRuntime:
 
     def kill(self) -> None:
         """End the running script soon. May be called from any thread."""
-        self._is_killed = self._is_pressed = True
+        self._is_killed = True
 
     def _reply(self, script: Script, answer: Any) -> Reply:
         """The reply to what ``runner.lua`` answered, or the error that it tells."""
@@ -294,9 +300,13 @@ class ScriptRuntime:
     def _host_call(self, *words: bytes) -> Any:
         """Execute a command; ``redis.lua`` tabulates the answers. Must not raise."""
         try:
-            if self._is_pressed and self._must_end():
+            if self._unseen_calls:
+                self._unseen_calls -= 1
+            elif self._must_end():
                 return _ABORT_ANSWER
-            if not self._has_room():
+            else:
+                self._unseen_calls = _UNSEEN_CALLS
+            if self._memory_used() > self._soft_limit and not self._has_room():
                 return _NO_MEMORY_ANSWER
             try:
                 reply = self._call(list(words), self._resp3)
@@ -305,6 +315,8 @@ class ScriptRuntime:
             kind = type(reply)
             if kind is int or (kind is bytes and len(reply) <= SMALL_BYTES):
                 return reply
+            if kind is Status:
+                return reply, _STATUS
             return self._answer(reply)
         except BaseException as error:  # noqa: BLE001 - kept, and raised again by run()
             self._fail(error)
@@ -324,8 +336,6 @@ class ScriptRuntime:
         kind = type(reply)
         if reply is None:
             return None if self._resp3 else False
-        if kind is Status:
-            return reply, _STATUS
         if isinstance(reply, CommandError):
             text = error_bytes(reply)
             return (text, _ERROR) if self._has_room(len(text)) else _NO_MEMORY_ANSWER
@@ -365,7 +375,7 @@ class ScriptRuntime:
 
     def _fail(self, error: BaseException) -> None:
         """Something of the host failed: the script must end, and the first failure is what is told."""
-        self._is_pressed = True
+        self._unseen_calls = 0
         if self._verdict is None:
             self._verdict = error
 

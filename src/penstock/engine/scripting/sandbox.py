@@ -44,7 +44,7 @@ MAX_RETURNED: Final = 12
 #: A string of this size fits into the reserve and need not be counted.
 SMALL_BYTES: Final = 64 * 1024
 #: An array slot and a string's header, with what growing in steps wastes.
-_VALUE_BYTES: Final = 64
+VALUE_BYTES: Final = 64
 
 OutOfMemoryError: Final[type[Exception]] = lua51.LuaMemoryError
 LuaFailedError: Final[type[Exception]] = lua51.LuaError
@@ -83,9 +83,11 @@ class Sandbox:
             max_memory=memory_limit_bytes,
         )
         self._on_failure = on_failure
-        self._soft_limit = memory_limit_bytes - _RESERVE_BYTES
+        #: What ``has_room`` keeps to, in bytes.
+        self.soft_limit = memory_limit_bytes - _RESERVE_BYTES
         self._tidy_above = memory_limit_bytes // 4
-        self._used: Callable[[], int] = self._lua.get_memory_used
+        #: The bytes that are in use.
+        self.used: Callable[[], int] = self._lua.get_memory_used
         self.table_from: Callable[[list[Any]], Any] = self._lua.table_from
         all_functions = {**bits.FUNCTIONS, **structs.FUNCTIONS, **functions}
         sealed = {name: self._seal(function) for name, function in all_functions.items()}
@@ -113,16 +115,12 @@ class Sandbox:
             result = load(keep_all_frames(dump(chunk)), _CHUNK_NAME)(kit)
         return result
 
-    @property
-    def memory_used_bytes(self) -> int:
-        return self._used()
-
     def has_room(self, size: int = 0) -> bool:
         """Whether ``size`` bytes can be handed to Lua; garbage is collected if that is needed."""
-        if self._used() + size <= self._soft_limit:
+        if self.used() + size <= self.soft_limit:
             return True
         self._lua.gccollect()
-        return self._used() + size <= self._soft_limit
+        return self.used() + size <= self.soft_limit
 
     def tidy(self) -> None:
         """Collect what a script has left, if it is much.
@@ -130,7 +128,7 @@ class Sandbox:
         Between scripts there is little but garbage, and the interpreter does not collect
         any when it is short of memory: it fails.
         """
-        if self._used() > self._tidy_above:
+        if self.used() > self._tidy_above:
             self._lua.gccollect()
 
     def _seal(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -155,4 +153,4 @@ def size_of(values: list[Any] | tuple[Any, ...]) -> int:
     """The memory that values take in Lua, rather too high."""
     if not values:
         return 0
-    return _VALUE_BYTES * len(values) + sum([len(value) for value in values if isinstance(value, bytes)])
+    return VALUE_BYTES * len(values) + sum([len(value) for value in values if isinstance(value, bytes)])

@@ -75,6 +75,8 @@ GROUPS_AT: Final = slice(-5, -1)
 EXPIRES: Final = 0x80
 LONG: Final = 0x40
 TYPE_MASK: Final = 0x0F
+#: The tag of a string that expires and whose name is not long: the usual one in a cache.
+EXPIRING_STRING: Final = STRING | EXPIRES
 
 FIT_BYTES: Final = 450
 _FIT_HEAD_BYTES: Final = FIT_BYTES - 32
@@ -88,6 +90,9 @@ _SIGN: Final = 1 << 63
 #: for bytes.translate: every bit turned around
 _INVERTED: Final = bytes(range(255, -1, -1))
 _ZERO_SCORE: Final = b"\x80" + bytes(7)
+
+#: tag and deadline
+EXPIRING_HEAD: Final = struct.Struct(">BQ")
 
 hash64 = xxh3_64_digest
 
@@ -133,14 +138,32 @@ def decode_head(record: bytes) -> Head:
 
 def encode_head(type_: int, deadline_ms: int | None, key: bytes) -> bytes:
     tag = type_
-    parts = b""
-    if deadline_ms is not None:
-        tag |= EXPIRES
-        parts = U64.pack(deadline_ms)
+    name = b""
     if len(key) >= FIT_BYTES:
         tag |= LONG
-        parts += U32.pack(len(key)) + key
-    return bytes((tag,)) + parts
+        name = U32.pack(len(key)) + key
+    if deadline_ms is None:
+        return bytes((tag,)) + name
+    return EXPIRING_HEAD.pack(tag | EXPIRES, deadline_ms) + name
+
+
+def deadline_in(record: bytes) -> int | None:
+    """When a record expires; None: never."""
+    return int.from_bytes(record[1:9], "big") if record[0] & EXPIRES else None
+
+
+def with_deadline(record: bytes, deadline: bytes) -> bytes:
+    """The record with another deadline, as eight bytes; none if empty."""
+    tag = record[0] | EXPIRES if deadline else record[0] & ~EXPIRES
+    return bytes((tag,)) + deadline + (record[9:] if record[0] & EXPIRES else record[1:])
+
+
+def string_in(record: bytes) -> bytes:
+    """The value in a string's record."""
+    tag = record[0]
+    if tag == STRING:
+        return record[1:]
+    return record[9:] if tag == EXPIRING_STRING else record[decode_head(record).body :]
 
 
 def name_of(physical_key: bytes, record: bytes) -> bytes:

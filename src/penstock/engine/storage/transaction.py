@@ -36,9 +36,9 @@ class Unit:
 
     get: Callable[..., bytes | None]  #: get(key, default, table)
     put: Callable[..., bool]  #: put(key, value, overwrite=…, db=table)
-    delete: Callable[..., bool]  #: delete(key, db=table)
+    delete: Callable[..., bool]  #: delete(key, db=table), or delete(key, b"", table), which is faster
     pop: Callable[..., bytes | None]  #: pop(key, db=table): get and delete in one
-    replace: Callable[..., bytes | None]  #: replace(key, value, db=table): put, answering the old value
+    replace: Callable[..., bytes | None]  #: replace(key, value, table): put, answering the old value
     cursor: Callable[..., Any]  #: cursor(table)
 
     def __init__(self, env: Environment, clock: Clock) -> None:
@@ -47,6 +47,8 @@ class Unit:
         self.tables = env.tables
         self.writable = False
         self.now_ms = 0
+        #: the same as deadlines are stored
+        self.now_packed = bytes(8)
         #: changes whenever what was read before may not be trusted any more
         self.serial = 0
         self._txn: lmdb.Transaction | None = None
@@ -59,6 +61,7 @@ class Unit:
         self.writable = write
         self.serial += 1
         self.now_ms = self.clock.now_ms()
+        self.now_packed = U64.pack(self.now_ms)
 
     def commit(self) -> None:
         txn = self._txn

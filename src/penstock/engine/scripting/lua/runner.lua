@@ -24,7 +24,7 @@
 -- nil. Fields are read raw: no metamethod runs here, as the script is over.
 
 local kit = ...
-local getmetatable, next, rawget, type = getmetatable, next, rawget, type
+local getmetatable, next, rawget, select, type = getmetatable, next, rawget, select, type
 local pcall, unpack, xpcall = pcall, unpack, xpcall
 local globals, state, handler = kit.globals, kit.state, kit.handler
 local compile, watch, unwatch = kit.compile, kit.watch, kit.unwatch
@@ -50,17 +50,27 @@ local function field(t, name)
 end
 
 local function append_array(t, out, n, depth)
-  local start = n
-  out[n + 1], out[n + 2] = true, 1
+  local start, is_bare, is_plain = n, getmetatable(t) == nil, true
   n = n + 3
   local i = 1
   local value = rawget(t, 1)
   while value ~= nil do
-    n = append(value, out, n, depth)
+    local kind = type(value)
+    if kind == 'string' or kind == 'number' or (value == false and state.resp == 2) then
+      n = n + 1
+      out[n] = value
+    else
+      is_plain = false
+      n = append(value, out, n, depth)
+    end
     i = i + 1
-    value = rawget(t, i)
+    if is_bare then
+      value = t[i]
+    else
+      value = rawget(t, i)
+    end
   end
-  out[start + 3] = i - 1
+  out[start + 1], out[start + 2], out[start + 3] = true, is_plain and 12 or 1, i - 1
   return n
 end
 
@@ -232,27 +242,27 @@ end
 
 ----------------------------------------------------------------------------------- the host
 
-local function split(key_count, ...)
-  local words = ...
-  local all
-  if type(words) == 'table' then
-    all = words
-  else
-    all = { ... }
-  end
-  if key_count == 0 then
-    return {}, all
-  elseif key_count == #all then
-    return all, {}
-  end
+-- KEYS and ARGV of many words.
+local function split_table(key_count, words)
   local keys, args = {}, {}
   for i = 1, key_count do
-    keys[i] = all[i]
+    keys[i] = words[i]
   end
-  for i = key_count + 1, #all do
-    args[i - key_count] = all[i]
+  for i = key_count + 1, #words do
+    args[i - key_count] = words[i]
   end
   return keys, args
+end
+
+local function split(key_count, ...)
+  if type((...)) == 'table' then
+    return split_table(key_count, (...))
+  elseif key_count == 1 then
+    return { (...) }, { select(2, ...) }
+  elseif key_count == 0 then
+    return {}, { ... }
+  end
+  return split_table(key_count, { ... })
 end
 
 -- Takes away what the script could have left behind.
