@@ -1,15 +1,15 @@
 """Clients of a gateway that are killed: they publish and subscribe over HTTP, and write down what they know.
 
-A client keeps its name and its log over all its lives. A line is a JSON array, written by one system call; times
-are of the monotonic clock, which all processes of a machine share:
+A client keeps its name and its log over all its lives. A line is a JSON array, written by one system call;
+times are of the monotonic clock, which all processes of a machine share:
 
     ["try", id]                        before a publish is sent
     ["ok", id]                         after it was answered with 200
     ["got", begun_ns, [id, …]]         a batch, and when it was asked for
     ["acked", at_ns, [id, …]]          after its handle was answered with 204
 
-So a *try* without *ok* may have happened or not. A publisher goes on to the next message only after the 200 for
-the last one, also in another life: it repeats what nobody confirmed. Must not import pytest.
+So a *try* without *ok* may have happened or not. A publisher goes on to the next message only after the 200
+for the last one, also in another life: it repeats what nobody confirmed. Must not import pytest.
 """
 
 from __future__ import annotations
@@ -104,7 +104,12 @@ def subscribe(caller: Caller, diary: StreamLog, name: str, chance: random.Random
 
 
 def take_batch(
-    caller: Caller, diary: StreamLog, name: str, limit: int, timeout_ms: int, chance: random.Random | None = None
+    caller: Caller,
+    diary: StreamLog,
+    name: str,
+    limit: int,
+    timeout_ms: int,
+    chance: random.Random | None = None,
 ) -> int:
     """One fetch, and its acknowledgement; how many messages it gave."""
     begun_ns = time.monotonic_ns()
@@ -124,11 +129,14 @@ def take_batch(
     return len(ids)
 
 
-_ROLES: Final[dict[str, Callable[[Caller, StreamLog, str, random.Random], None]]] = {"p": publish, "s": subscribe}
+_ROLES: Final[dict[str, Callable[[Caller, StreamLog, str, random.Random], None]]] = {
+    "p": publish,
+    "s": subscribe,
+}
 
 
 def work(name: str, port: int, log: str, seed: int) -> None:
-    """The whole life of a client; its role is the first letter of its name. What goes wrong stands beside its log."""
+    """The whole life of a client; the first letter of its name is its role. Faults stand beside its log."""
     path = Path(log)
     try:
         _ROLES[name[0]](Caller(port), StreamLog(path), name, random.Random(seed))

@@ -66,7 +66,9 @@ def judge(books: Books) -> list[str]:
     for name, receipts in books.subscribers.items():
         orders[name] = receipts.first_receipts()
         received = set(orders[name])
-        broken += [f"{name} never got {each}, which was confirmed" for each in sorted(books.confirmed - received)]
+        broken += [
+            f"{name} never got {each}, which was confirmed" for each in sorted(books.confirmed - received)
+        ]
         broken += [f"{name} got {each}, which nobody published" for each in sorted(received - books.tried)]
         broken += _judge_order(name, orders[name])
         broken += _judge_acknowledgements(name, receipts)

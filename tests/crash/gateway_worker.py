@@ -2,7 +2,8 @@
 
     python -m tests.crash.gateway_worker CONFIG-FILE LISTENER-FD
 
-Listens on the socket that it inherits, as all workers of one port do, and stops at SIGTERM. Must not import pytest.
+Listens on the socket that it inherits, as all workers of one port do, and stops at SIGTERM. Must not import
+pytest.
 """
 
 from __future__ import annotations

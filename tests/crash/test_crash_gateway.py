@@ -1,8 +1,8 @@
 """SIGKILL at any instant, for gateways: what a client was told over HTTP is true, whoever dies.
 
-Several workers share a port and a store, publishers and subscribers call them, and all are killed and replaced
-at random (see ``gateway_clients`` for what they do, ``gateway_ledger`` for how it is judged). In rounds: at the
-end of each all are killed at once.
+Several workers share a port and a store, publishers and subscribers call them, and all are killed and
+replaced at random (see ``gateway_clients`` for what they do, ``gateway_ledger`` for how it is judged). In
+rounds: at the end of each all are killed at once.
 
     PENSTOCK_CRASH_SECONDS   how long in all; 20 unless given
     PENSTOCK_CRASH_SEED      the random choices of an earlier run, which prints it
@@ -185,7 +185,9 @@ def _peaceful() -> Books:
     books = Books(tried={*order, "p0-2"}, confirmed=set(order))
     for name in SUBSCRIBERS:
         receipts = books.subscribers[name] = Receipts()
-        receipts.add([["got", 10, order[:2]], ["acked", 20, order[:2]], ["got", 30, order[2:]], ["got", 40, order[2:]]])
+        receipts.add(
+            [["got", 10, order[:2]], ["acked", 20, order[:2]], ["got", 30, order[2:]], ["got", 40, order[2:]]]
+        )
     return books
 
 

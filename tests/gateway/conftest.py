@@ -1,6 +1,6 @@
-"""Gateways for tests: the real application behind uvicorn's protocol on a real port, and a client that hides nothing.
+"""Gateways for tests: the real application behind uvicorn on a real port, and a client that hides nothing.
 
-    async def test_something(gateway): ...                      # once on each place: embedded, Valkey, a cluster
+    async def test_something(gateway): ...              # once on each place: embedded, Valkey, a cluster
     async def test_else(start): worker = await start(http={"pathPrefix": "/x"})
 
 What ``start`` is given are keys of the configuration file, which is written and loaded as users' files are.
@@ -75,7 +75,11 @@ class Connection:
 
     def send(self, method: str, target: str, body: bytes | None = None, headers: Headers = ()) -> None:
         self._method = method
-        lines = [f"{method} {target} HTTP/1.1", "Host: gateway", *(f"{name}: {value}" for name, value in headers)]
+        lines = [
+            f"{method} {target} HTTP/1.1",
+            "Host: gateway",
+            *(f"{name}: {value}" for name, value in headers),
+        ]
         if body is not None:
             lines.append(f"Content-Length: {len(body)}")
         self._writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b""))
@@ -104,9 +108,7 @@ class Connection:
         await self._reader.readline()
         return body
 
-    async def ask(
-        self, method: str, target: str, body: bytes | None = None, headers: Headers = ()
-    ) -> Answer:
+    async def ask(self, method: str, target: str, body: bytes | None = None, headers: Headers = ()) -> Answer:
         self.send(method, target, body, headers)
         return await self.receive()
 
@@ -145,9 +147,7 @@ class Worker:
         headers: Headers = (),
         limit_s: float = LIMIT_S,
     ) -> Answer:
-        return await ask(
-            self.port, method, self.prefix + target, body, (*self.headers, *headers), limit_s
-        )
+        return await ask(self.port, method, self.prefix + target, body, (*self.headers, *headers), limit_s)
 
     async def publish(self, message: str, content: bytes = b'"hi"', channel: str = "room") -> Answer:
         return await self.ask("PUT", f"/channel/{channel}/message/{message}", content)
@@ -231,7 +231,9 @@ def storage_at(place: str, request: pytest.FixtureRequest, folder: Path) -> dict
         for node in cluster.primaries:
             node.reset()
         return {"redis": {"cluster": [f"127.0.0.1:{node.port}" for node in cluster.primaries]}}
-    return {"redis": {"singleNode": f"127.0.0.1:{request.getfixturevalue('real_servers').get('valkey').port}"}}
+    return {
+        "redis": {"singleNode": f"127.0.0.1:{request.getfixturevalue('real_servers').get('valkey').port}"}
+    }
 
 
 @pytest.fixture(params=PLACES)

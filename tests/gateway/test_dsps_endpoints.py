@@ -82,7 +82,13 @@ async def test_a_chunked_body(gateway: Worker) -> None:
 
 async def test_subscribing_again_and_unsubscribing_without_need_are_the_same_answer(gateway: Worker) -> None:
     expected = {"channelID": "room", "subscriberID": "ann"}
-    for ask in (gateway.unsubscribe, gateway.subscribe, gateway.subscribe, gateway.unsubscribe, gateway.unsubscribe):
+    for ask in (
+        gateway.unsubscribe,
+        gateway.subscribe,
+        gateway.subscribe,
+        gateway.unsubscribe,
+        gateway.unsubscribe,
+    ):
         answer = await ask()
         assert (answer.status, answer.json) == (200, expected)
 
@@ -101,12 +107,12 @@ async def test_the_handle_is_there_only_with_messages(gateway: Worker) -> None:
 
 
 GOOD_TIMEOUTS = (
-    "0", "0s", "-0", "%2B0", "1ns", "1us", "1%C2%B5s", "1%CE%BCs", "1ms", ".5ms", "1.ms", "1.5ms", "0h0m0s1ms",
-    "-1s", "-1h30m", "1ms1ns", "%2B1ms", "0.000000001s", "-2562047h47m16.854775807s", "00001ms",
+    "0", "0s", "-0", "%2B0", "1ns", "1us", "1%C2%B5s", "1%CE%BCs", "1ms", ".5ms", "1.ms", "1.5ms",
+    "0h0m0s1ms", "-1s", "-1h30m", "1ms1ns", "%2B1ms", "0.000000001s", "-2562047h47m16.854775807s", "00001ms",
 )  # fmt: skip
 BAD_TIMEOUTS = (
-    "", "30", "s", ".s", "1", "1S", "1%20s", "%201s", "1s%20", "1sec", "1d", "1h30", "--1s", "+1s", "1e3s", "0x1s",
-    "1,5s", "9999999h", "%D9%A1s", "inf", "NaN", "null", "1s%00", ".", "-",
+    "", "30", "s", ".s", "1", "1S", "1%20s", "%201s", "1s%20", "1sec", "1d", "1h30", "--1s", "+1s", "1e3s",
+    "0x1s", "1,5s", "9999999h", "%D9%A1s", "inf", "NaN", "null", "1s%00", ".", "-",
 )  # fmt: skip
 
 
@@ -127,10 +133,20 @@ async def test_a_long_timeout_is_cut_to_the_limit(start: Start) -> None:
     assert 0.29 <= monotonic() - began < 5
 
 
-GOOD_LIMITS = {"1": 1, "2": 2, "%2B2": 2, "0002": 2, "1000": 3, "1001": 3, "9223372036854775807": 3, "0": 0, "-0": 0}
+GOOD_LIMITS = {
+    "1": 1,
+    "2": 2,
+    "%2B2": 2,
+    "0002": 2,
+    "1000": 3,
+    "1001": 3,
+    "9223372036854775807": 3,
+    "0": 0,
+    "-0": 0,
+}
 BAD_LIMITS = (
-    "", "-1", "-9223372036854775808", "9223372036854775808", "1" * 30, "1.0", "1e3", "0x10", "1_000", "ten", "%201",
-    "1%20", "--1", "%D9%A3", "+1", "null",
+    "", "-1", "-9223372036854775808", "9223372036854775808", "1" * 30, "1.0", "1e3", "0x10", "1_000", "ten",
+    "%201", "1%20", "--1", "%D9%A3", "+1", "null",
 )  # fmt: skip
 
 
@@ -164,7 +180,23 @@ async def test_a_limit_of_nothing_does_not_wait_where_there_is_something(gateway
 
 
 LONGEST = "a" + "0-_z" * 15 + "xy"
-BAD_IDS = (LONGEST + "z", "", "-a", "_a", "A", "aA", "a.b", "a b", "a%0A", "%C3%A9", "a%00", "a:b", "a%2Fb", "{a}", "*")
+BAD_IDS = (
+    LONGEST + "z",
+    "",
+    "-a",
+    "_a",
+    "A",
+    "aA",
+    "a.b",
+    "a b",
+    "a%0A",
+    "%C3%A9",
+    "a%00",
+    "a:b",
+    "a%2Fb",
+    "{a}",
+    "*",
+)
 
 
 async def test_ids_have_up_to_63_characters(gateway: Worker) -> None:

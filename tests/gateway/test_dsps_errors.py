@@ -42,8 +42,9 @@ async def test_a_channel_that_is_not_configured(start: Start) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b" ", b"{", b"{]", b"nope", b"'a'", b"[1,]", b'{"a":1,}', b"{a:1}", b"1 2", b"NaN", b"Infinity", b"+1",
-     b"01", b".5", b"1.", b'"\n"', b'"\\x"', b"\xef\xbb\xbf1", b"\xff", b"// c\n1", b'"open', b"[" * 10_000],
+    [b"", b" ", b"{", b"{]", b"nope", b"'a'", b"[1,]", b'{"a":1,}', b"{a:1}", b"1 2", b"NaN", b"Infinity",
+     b"+1", b"01", b".5", b"1.", b'"\n"', b'"\\x"', b"\xef\xbb\xbf1", b"\xff",
+     b"// c\n1", b'"open', b"[" * 10_000],
     ids=repr,
 )  # fmt: skip
 async def test_a_body_that_is_not_json(start_here: Start, body: bytes) -> None:
@@ -56,7 +57,9 @@ async def test_a_body_that_is_not_json(start_here: Start, body: bytes) -> None:
 @pytest.fixture
 def start_here(starter: Start, request: pytest.FixtureRequest, tmp_path: Any) -> Start:
     async def start(**settings: object) -> Worker:
-        return await starter(**{"storages": {"default": storage_at("embedded", request, tmp_path)}, **settings})
+        return await starter(
+            **{"storages": {"default": storage_at("embedded", request, tmp_path)}, **settings}
+        )
 
     return start
 
@@ -81,7 +84,11 @@ async def test_a_subscriber_that_is_not_there(gateway: Worker) -> None:
     await gateway.publish("m-1")
     handle = (await gateway.fetch()).json["ackHandle"]
     await gateway.unsubscribe()
-    for answer in (await gateway.fetch(), await gateway.fetch("?timeout=20s", limit_s=5), await gateway.ack(handle)):
+    for answer in (
+        await gateway.fetch(),
+        await gateway.fetch("?timeout=20s", limit_s=5),
+        await gateway.ack(handle),
+    ):
         assert answer.status == 404
         assert answer.json["code"] == "dsps.storage.subscription-not-found"
         assert answer.json["error"]
@@ -114,12 +121,19 @@ async def test_the_reason_is_told_only_where_it_is_allowed(start: Start) -> None
     answer = await gateway.publish("m")
     assert answer.status == 403
     assert answer.json.keys() == {"code", "error", "reason"}
-    assert (answer.json["error"], answer.json["reason"]) == ("Unauthorized", "a token is needed on this channel")
+    assert (answer.json["error"], answer.json["reason"]) == (
+        "Unauthorized",
+        "a token is needed on this channel",
+    )
 
 
 async def test_administrators_are_told_nothing(start: Start) -> None:
     gateway = await start(admin=ADMIN_AUTH, http={"discloseAuthRejectionDetail": True})
-    for target in ("/admin/jwt/revoke?jti=a&exp=1", "/admin/log/level?category=*&level=INFO", "/admin/jwt/revoke"):
+    for target in (
+        "/admin/jwt/revoke?jti=a&exp=1",
+        "/admin/log/level?category=*&level=INFO",
+        "/admin/jwt/revoke",
+    ):
         for headers in ([], [("Authorization", "Bearer wrong")], [("Authorization", "Basic sesame")]):
             answer = await gateway.ask("PUT", target, headers=headers)
             assert (answer.status, answer.body) == (403, b'{"error":""}\n')
@@ -151,7 +165,9 @@ async def test_no_storage_for_revocations(start: Start, storage: dict[str, Any])
 
 
 async def test_one_of_two_storages_for_each(start: Start, storage: dict[str, Any], tmp_path: Any) -> None:
-    here = {"embedded": {"directory": str(tmp_path / "here.pen"), "durability": "relaxed", "disablePubSub": True}}
+    here = {
+        "embedded": {"directory": str(tmp_path / "here.pen"), "durability": "relaxed", "disablePubSub": True}
+    }
     [(kind, settings)] = storage.items()
     there = {kind: {**settings, "disableJwt": True}}
     gateway = await start(storages={"here": here, "there": there}, admin=ADMIN_AUTH)

@@ -1,7 +1,7 @@
-"""What goes wrong around the DSPS API: bodies without end, stores that die or freeze, clients that go, crowds.
+"""What goes wrong around the DSPS API: endless bodies, stores that die or freeze, clients that go, crowds.
 
-Stores are real servers that are killed (SIGKILL) or frozen (SIGSTOP). What was answered with 200 must be there
-afterwards; what could not be done must be a 503 that says when to come again, in time.
+Stores are real servers that are killed (SIGKILL) or frozen (SIGSTOP). What was answered with 200 must be
+there afterwards; what could not be done must be a 503 that says when to come again, in time.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from time import monotonic
@@ -119,7 +119,7 @@ async def test_a_store_that_is_gone_is_a_503_in_time(frail: Worker, server: Real
     handle = (await frail.fetch()).json["ackHandle"]
     server.kill() if death == "killed" else freeze(server)
     try:
-        for ask in (
+        requests: list[Callable[[], Awaitable[Answer]]] = [
             lambda: frail.publish("m-2"),
             lambda: frail.subscribe("bob"),
             lambda: frail.unsubscribe("bob"),
@@ -127,7 +127,8 @@ async def test_a_store_that_is_gone_is_a_503_in_time(frail: Worker, server: Real
             lambda: frail.fetch("?timeout=500ms"),
             lambda: frail.ack(handle),
             lambda: frail.ask("PUT", "/admin/jwt/revoke?jti=a&exp=4000000000", headers=ADMIN),
-        ):
+        ]
+        for ask in requests:
             began = monotonic()
             answer = await ask()
             assert answer.status == 503, answer
@@ -170,14 +171,11 @@ async def test_nothing_confirmed_is_lost_when_the_store_is_killed(frail: Worker,
     publishers = [asyncio.create_task(publish(name)) for name in "abcd"]
     try:
         for _ in range(3):
-            before = len(confirmed)
-            await until(lambda before=before: len(confirmed) >= before + 50)
+            await _grown(confirmed, 50)
             server.kill()
-            before = len(refused)
-            await until(lambda before=before: len(refused) > before)
+            await _grown(refused, 1)
             await asyncio.to_thread(server.restart)
-        before = len(confirmed)
-        await until(lambda: len(confirmed) >= before + 50)
+        await _grown(confirmed, 50)
     finally:
         is_over = True
         await asyncio.gather(*publishers)
@@ -191,6 +189,11 @@ async def test_nothing_confirmed_is_lost_when_the_store_is_killed(frail: Worker,
     for name in "abcd":
         numbers = [int(each[2:]) for each in seen if each.startswith(name)]
         assert numbers == sorted(numbers)
+
+
+async def _grown(items: list[Any], by: int) -> None:
+    before = len(items)
+    await until(lambda: len(items) >= before + by)
 
 
 async def test_a_poll_outlives_a_store_that_comes_back(starter: Start, server: RealServer) -> None:
@@ -232,7 +235,9 @@ async def test_a_gateway_starts_without_its_store(starter: Start, server: RealSe
 
 
 @asynccontextmanager
-async def two_storages(starter: Start, real_servers: RealServers, quorum: str) -> AsyncIterator[tuple[Worker, RealServer]]:
+async def two_storages(
+    starter: Start, real_servers: RealServers, quorum: str
+) -> AsyncIterator[tuple[Worker, RealServer]]:
     with RealServer() as second:
         storages = {"one": storage_of(real_servers.get("valkey")), "two": storage_of(second)}
         yield await starter(storages=storages, quorum=quorum), second
@@ -251,7 +256,9 @@ async def test_one_of_two_storages_is_enough(starter: Start, real_servers: RealS
         assert monotonic() - began < 4, "a dead storage must not cost every call its time limit"
         began = monotonic()
         fields = (await gateway.fetch()).json
-        assert [each["messageID"] for each in fields["messages"]] == [f"m-{number}" for number in range(1, 23)]
+        assert [each["messageID"] for each in fields["messages"]] == [
+            f"m-{number}" for number in range(1, 23)
+        ]
         assert (await gateway.ack(fields["ackHandle"])).status == 204
         assert await gateway.ids() == []
         poll = asyncio.create_task(gateway.fetch("?timeout=20s"))

@@ -1,4 +1,4 @@
-"""What all routes of the DSPS API have in common: form of answers, headers, paths, methods, order of checks."""
+"""What all routes of the DSPS API share: form of answers, headers, paths, methods, order of checks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_json_is_compact_with_sorted_keys_and_a_line_feed(gateway: Worker)
 
 async def test_html_and_line_separators_are_escaped(gateway: Worker) -> None:
     await gateway.subscribe()
-    await gateway.publish("m-1", '"<a href=\'x\'>&amp;\u2028\u2029é</a>"'.encode())
+    await gateway.publish("m-1", "\"<a href='x'>&amp;\u2028\u2029é</a>\"".encode())
     body = (await gateway.fetch()).body
     expected = r"\u003ca href='x'\u003e\u0026amp;\u2028\u2029é\u003c/a\u003e"
     assert f'"content":"{expected}"'.encode() in body
@@ -86,7 +86,9 @@ async def test_answers_of_no_route_have_nosniff_alone(gateway: Worker, method: s
 
 
 async def test_default_headers_can_be_changed_and_switched_off(start: Start) -> None:
-    gateway = await start(http={"defaultHeaders": {"Pragma": "", "X-Frame-Options": "sameorigin", "X-Own": "1"}})
+    gateway = await start(
+        http={"defaultHeaders": {"Pragma": "", "X-Frame-Options": "sameorigin", "X-Own": "1"}}
+    )
     headers = (await gateway.publish("m-1")).headers
     assert "pragma" not in headers
     assert (headers["x-frame-options"], headers["x-own"], headers["expires"]) == ("sameorigin", "1", "0")
@@ -97,7 +99,8 @@ async def test_default_headers_can_be_changed_and_switched_off(start: Start) -> 
 
 UNKNOWN = (
     "/", "/nothing", "/channel", "/channel/a", "/channel/a/message", "/channel/a/message/b/",
-    "/channel/a/message/b/c", "/channel/a/subscription/polling/s/", "/channel/a/subscription/polling/s/message/",
+    "/channel/a/message/b/c", "/channel/a/subscription/polling/s/",
+    "/channel/a/subscription/polling/s/message/",
     "/probe", "/probe/liveness/", "/admin", "/admin/jwt/revoke/", "//probe/liveness", "/Probe/liveness",
 )  # fmt: skip
 
@@ -203,7 +206,8 @@ async def test_bodies_where_none_is_expected_are_ignored(gateway: Worker) -> Non
 IN_ORDER = [
         # the channel's name, whether it is configured, the credential; then other ids, the query, the body
     ("PUT", "/channel/UPPER/message/BAD", (400, None, 'Invalid "channelID" parameter')),
-    ("PUT", "/channel/unknown/message/BAD", (400, "dsps.storage.invalid-channel", 'Invalid "channelID" parameter')),
+    ("PUT", "/channel/unknown/message/BAD",
+     (400, "dsps.storage.invalid-channel", 'Invalid "channelID" parameter')),
     ("PUT", "/channel/closed/message/BAD", (403, "dsps.auth.rejected", "Unauthorized")),
     ("GET", polling("closed", "BAD") + "?max=x", (403, "dsps.auth.rejected", "Unauthorized")),
     ("DELETE", polling("closed", "BAD") + "/message", (403, "dsps.auth.rejected", "Unauthorized")),

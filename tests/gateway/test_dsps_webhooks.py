@@ -1,4 +1,4 @@
-"""Webhooks of channels, from a publish over HTTP to a real receiver: bodies, signatures, patience, crashes."""
+"""Webhooks of channels, from a publish over HTTP to a receiver: bodies, signatures, patience, crashes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ def closed_port() -> Iterator[int]:
 
 
 def channel_hook(url: str, **settings: Any) -> list[dict[str, Any]]:
-    return [{"regex": r"room-(?P<id>\d+)", "webhooks": [{"url": url, "retry": SOON, **settings}]}, {"regex": ".+"}]
+    return [
+        {"regex": r"room-(?P<id>\d+)", "webhooks": [{"url": url, "retry": SOON, **settings}]},
+        {"regex": ".+"},
+    ]
 
 
 def said(receiver: Receiver) -> list[str]:
@@ -107,7 +110,9 @@ async def test_every_webhook_of_every_entry_that_matches(start: Start, receiver:
         {"regex": "room-.*", "webhooks": [{"url": base + "/1"}, {"url": base + "/2", "method": "POST"}]},
         {"regex": ".*-7", "webhooks": [{"url": base + "/3"}]},
     ]
-    gateway = await start(channels=channels, webhooks=[{"regex": ".+", "url": base + "/4", "secrets": [SECRET]}])
+    gateway = await start(
+        channels=channels, webhooks=[{"regex": ".+", "url": base + "/4", "secrets": [SECRET]}]
+    )
     await gateway.publish("m-1", channel="room-7")
     await until(lambda: len(receiver.received) >= 4)
     found = {(request.method, request.target) for request in receiver.received}
@@ -254,7 +259,7 @@ async def test_the_end_of_a_channel_does_not_lose_a_webhook(start: Start) -> Non
 
 
 async def _are_gone(gateway: Worker, keys: list[str]) -> bool:
-    return await gateway.services.store.execute("EXISTS", *keys) == 0
+    return bool(await gateway.services.store.execute("EXISTS", *keys) == 0)
 
 
 async def test_what_waits_in_an_outbox_outlives_its_channel(
@@ -267,7 +272,10 @@ async def test_what_waits_in_an_outbox_outlives_its_channel(
         channels = ChannelStore(client)
         await channels.publish("room-1", [("m-1", b'"kept"')], expire_ms=1, outbox=True)
         assert await client.execute("TTL", "c.{room-1}.out") == -1
-        assert await client.execute("DEL", *(f"c.{{room-1}}.{each}" for each in ("clock", "m.1", "mid.m-1"))) == 3
+        assert (
+            await client.execute("DEL", *(f"c.{{room-1}}.{each}" for each in ("clock", "m.1", "mid.m-1")))
+            == 3
+        )
         await channels.close()
     await start(channels=channel_hook(receiver.url))
     await until(lambda: said(receiver) == ["m-1"])
@@ -275,7 +283,9 @@ async def test_what_waits_in_an_outbox_outlives_its_channel(
 
 
 @asynccontextmanager
-async def process(folder: Path, settings: dict[str, Any]) -> AsyncIterator[tuple[int, subprocess.Popen[bytes]]]:
+async def process(
+    folder: Path, settings: dict[str, Any]
+) -> AsyncIterator[tuple[int, subprocess.Popen[bytes]]]:
     """A gateway as a process; its port."""
     config = folder / "process.yaml"
     config.write_text(json.dumps(settings))

@@ -184,10 +184,10 @@ async def test_chunks_of_one_byte_are_no_attack():
     async with serving(headers_bytes=1000) as served, connected(served) as client:
         await client.send(PUT + b"Transfer-Encoding: chunked\r\n\r\n")
         await until(lambda: served.app.began.is_set())
-        for _ in range(2000):
-            await client.send(b"1\r\na\r\n")
+        # More than a server reads at once.
+        await client.send(b"1\r\na\r\n" * 200_000)
         await client.send(b"0\r\n\r\n")
-        assert len(json.loads((await client.answer())[2])["body"]) == 2000
+        assert len(json.loads((await client.answer())[2])["body"]) == 200_000
 
 
 async def test_an_endless_body_that_nobody_wants():
@@ -197,6 +197,17 @@ async def test_an_endless_body_that_nobody_wants():
         with pytest.raises(ConnectionError):
             for _ in range(1000):
                 await client.send(b"x" * 65536)
+
+
+async def test_a_refusal_reaches_a_client_that_does_not_stop_to_listen():
+    """Closing with unread bytes would make the client's system throw the refusal away."""
+    async with serving() as served, connected(served) as client:
+        await client.send(b"nonsense\r\n")
+        await until(lambda: served.guarded == ["malformed"])
+        for _ in range(30):
+            await client.send(b"x" * 65536)
+            await asyncio.sleep(0)
+        assert (await client.answer())[0] == 400
 
 
 async def test_a_client_that_sends_on_after_its_refusal():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
+import struct
 import subprocess
 from pathlib import Path
 
@@ -159,6 +161,18 @@ async def test_a_client_that_leaves_ends_what_waits_although_more_was_sent():
         assert served.app.seen == []
 
 
+async def test_a_client_that_breaks_off_ends_what_waits_although_more_was_sent():
+    async with serving() as served:
+        async with connected(served) as client:
+            await client.send(GET % b"wait" + GET % b"never")
+            await until(lambda: served.app.began.is_set())
+            # The system sends a reset instead of a proper end.
+            raw = client.writer.get_extra_info("socket")
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await until(lambda: served.app.gone == 1)
+        await until(lambda: served.connections == 0)
+
+
 async def test_a_client_that_leaves_in_the_middle_of_a_body():
     async with serving() as served:
         async with connected(served) as client:
@@ -213,12 +227,12 @@ async def test_an_offer_to_upgrade_is_ignored_and_the_body_is_read():
 
 async def test_websockets():
     async with serving() as served:
-        async with websockets.connect(f"ws://127.0.0.1:{served.server.port}/socket") as socket:
-            await socket.send("hello")
-            assert await socket.recv() == "hello"
+        async with websockets.connect(f"ws://127.0.0.1:{served.server.port}/socket") as opened:
+            await opened.send("hello")
+            assert await opened.recv() == "hello"
             await served.server.stop(2)
             with pytest.raises(websockets.ConnectionClosed) as closed:
-                await socket.recv()
+                await opened.recv()
         assert closed.value.rcvd.code == 1012
 
 

@@ -95,6 +95,19 @@ async def test_a_full_window_waits_for_acknowledgements(tmp_path: Path, storage:
         assert await worker.unread() == 0
 
 
+@on_one_place
+async def test_a_window_counts_what_is_out_already(worker: V1Worker) -> None:
+    await worker.subscribe()
+    await worker.publish_many(3)
+    async with worker.socket("?window=4") as ann:
+        assert len(ids(await ann.next())) == 3
+        await worker.publish_many(3, start=4)
+        last = await ann.next()
+        assert (ids(last), last["more"]) == (["m4"], True)
+        await ann.send("ack", receipt=last["receipt"])
+        assert ids(await ann.next("messages")) == ["m5", "m6"]
+
+
 @on_every_place
 async def test_nack_brings_the_same_again(worker: V1Worker) -> None:
     await worker.subscribe()
@@ -383,7 +396,7 @@ async def test_clients_that_vanish_free_their_places(worker: V1Worker) -> None:
 async def test_a_client_that_does_not_read_is_told_to_come_later(
     tmp_path: Path, storage: dict[str, Any], comes_back: bool
 ) -> None:
-    async with v1_worker(tmp_path, storage, Times(send_timeout_s=2.0 if comes_back else 0.3)) as worker:
+    async with v1_worker(tmp_path, storage, Times(send_timeout_s=3.0 if comes_back else 0.3)) as worker:
         await worker.subscribe()
         for start in range(0, 800, 20):
             await worker.publish_many(20, start=start + 1, content="x" * 20_000)

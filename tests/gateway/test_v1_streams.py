@@ -441,7 +441,7 @@ async def test_a_follower_that_does_not_read_is_not_read_for(
     async with asyncio.timeout(20):
         while received < 30_000_000:
             received += len(await client.reader.read(1 << 20))
-    assert pages >= 300
+    await until(lambda: pages >= 300)
     client.vanish()
     await until(lambda: worker.services.waiting == 0)
 

@@ -46,6 +46,17 @@ from penstock.gateway.observing.metrics import Metrics
 from penstock.gateway.observing.tracing import Tracing
 from penstock.gateway.policies import ChannelPolicies
 from penstock.gateway.services import Services
+from penstock.gateway.v1.channel_events import ChannelEventRoutes
+from penstock.gateway.v1.channels import ChannelRoutes
+from penstock.gateway.v1.health import HealthRoutes
+from penstock.gateway.v1.hooks import HookRoutes
+from penstock.gateway.v1.openapi import OpenApiRoutes
+from penstock.gateway.v1.pubsub import PubSubRoutes
+from penstock.gateway.v1.sockets import SocketRoutes
+from penstock.gateway.v1.stream_groups import StreamGroupRoutes
+from penstock.gateway.v1.streams import StreamRoutes
+from penstock.gateway.v1.subscriptions import SubscriptionRoutes
+from penstock.gateway.v1.tokens import TokenRoutes
 from penstock.webhooks import BreakerPolicy
 
 #: A worker that cannot reach its storages must say so soon: clients wait.
@@ -198,5 +209,20 @@ def make_application(services: Services) -> Application:
     routes: list[Route] = [
         *Polling(services).routes(refuse),
         *Operating(services).routes(),
+        *ChannelRoutes(services).routes(),
+        *SubscriptionRoutes(services).routes(),
+        *ChannelEventRoutes(services).routes(),
+        *StreamRoutes(services).routes(),
+        *StreamGroupRoutes(services).routes(),
+        *PubSubRoutes(services).routes(),
+        *HookRoutes(services).routes(),
+        *TokenRoutes(services).routes(),
+        *HealthRoutes(services).routes(),
     ]
-    return Application(services, routes, tracing=Tracing(services.config.telemetry.effective_tracing))
+    routes += OpenApiRoutes(routes, services.config).routes()
+    return Application(
+        services,
+        routes,
+        sockets=SocketRoutes(services),
+        tracing=Tracing(services.config.telemetry.effective_tracing),
+    )

@@ -35,6 +35,7 @@ from penstock.gateway.services import Services
 from penstock.gateway.serving.listening import open_listener
 from penstock.gateway.serving.server import HttpServer
 from penstock.gateway.serving.workers import SHARED_DIRECTORY_VARIABLE, Supervisor
+from penstock.gateway.v1.staying import release
 from penstock.loops import loop_factory
 
 _WORKER: Final = "penstock.gateway.running:run_worker"
@@ -47,8 +48,8 @@ async def open_gateway(
     config: GatewayConfig, *, sock: socket.socket | None = None, worker: int = 0
 ) -> AsyncGenerator[HttpServer, None]:
     """A gateway that serves while the context is open."""
-    logs = Logs(config.logging)
     outlet = Outlet(_STDERR)
+    logs = Logs(config.logging, outlet)
     access_log = AccessLog(outlet, format=config.logging.format, attributes=config.logging.attributes)
     try:
         directory = os.environ.get(SHARED_DIRECTORY_VARIABLE)
@@ -72,7 +73,7 @@ async def open_gateway(
                 config.http,
                 on_guard=services.metrics.guarded,
                 on_draining=lambda: _drain(services),
-                release=services.channels.release,
+                release=lambda: release(services),
             )
             await server.start(sock)
             services.life.is_ready = True
@@ -82,9 +83,7 @@ async def open_gateway(
             finally:
                 await server.stop()
     finally:
-        access_log.close()
-        outlet.close()
-        logs.close()
+        logs.close()  # and with it the outlet, which both write to
 
 
 def _drain(services: Services) -> None:

@@ -2,7 +2,8 @@
 
     {"type": "https://…", "title": …, "status": 404, "detail": …, "code": …, "retryable": false}
 
-``code`` never changes; ``type`` is a stable name made of it. A fault of several values lists each in ``errors``.
+``code`` never changes; ``type`` is a stable name made of it. A fault of several values lists each in
+``errors``.
 """
 
 from __future__ import annotations
