@@ -1,24 +1,21 @@
-"""One worker of a gateway as a process of its own, to be killed: the product's server around its application.
+"""One worker of a gateway as a process of its own, to be killed: what a supervisor starts, without one.
 
     python -m tests.crash.gateway_worker CONFIG-FILE LISTENER-FD
 
-Listens on the socket that it inherits, as all workers of one port do, and stops at SIGTERM. Must not import
-pytest.
+A supervisor lets workers that die often wait longer and longer, so a storm of kills starts them itself. They
+listen on a socket that they inherit, as all workers of one port do. Must not import pytest.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import signal
+import pickle
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
-from penstock.gateway.assembly import make_application, open_services
 from penstock.gateway.config import load
-from penstock.gateway.serving.server import HttpServer
+from penstock.gateway.running import run_worker
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,18 +40,6 @@ def spawn(config: Path, shared: socket.socket, log: Path) -> subprocess.Popen[by
         )
 
 
-async def serve(config_file: str, descriptor: int) -> None:
-    config = load(Path(config_file), environment={})
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with open_services(config) as services:
-        server = HttpServer(make_application(services), config.http, release=services.channels.release)
-        await server.start(socket.socket(fileno=descriptor))
-        services.life.is_ready = True
-        await stop.wait()
-        await server.stop()
-
-
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.WARNING)
-    asyncio.run(serve(sys.argv[1], int(sys.argv[2])))
+    payload = pickle.dumps(load(Path(sys.argv[1]), environment={}))
+    sys.exit(run_worker(payload, int(sys.argv[2]), 0, 1))

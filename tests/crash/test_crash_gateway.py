@@ -14,6 +14,8 @@ import json
 import multiprocessing
 import os
 import random
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -47,42 +49,106 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.crash.gateway_clients"])
 
 
+class Crowd:
+    """Clients of a port that are killed and replaced."""
+
+    def __init__(self, port: int, logs: Path, chance: random.Random) -> None:
+        self.kills = 0
+        self._port = port
+        self._logs = logs
+        self._chance = chance
+        self._clients: dict[str, ForkServerProcess] = {}
+
+    def subscribe(self) -> None:
+        """Before the first message, so that every subscriber must get all of them."""
+        caller = Caller(self._port)
+        for name in SUBSCRIBERS:
+            assert caller.ask("PUT", polling(name))[0] == 200
+        caller.reconnect()
+
+    def start(self) -> None:
+        """All of them; returns when they are at work."""
+        self._clients = {name: self._start(name) for name in CLIENTS}
+        self.wait_until_busy()
+
+    def wait_until_busy(self) -> None:
+        """Killing those who have not begun yet proves nothing."""
+        before = len(Books.read(self._logs).confirmed)
+        deadline = time.monotonic() + HANGS_S
+        while len(Books.read(self._logs).confirmed) < before + 20:
+            assert time.monotonic() < deadline, "nobody gets anything done"
+            time.sleep(0.05)
+
+    def replace_one(self) -> None:
+        name = self._chance.choice(CLIENTS)
+        self._kill(name)
+        self._clients[name] = self._start(name)
+
+    def kill(self) -> None:
+        """All of them; none may have failed before."""
+        for name in list(self._clients):
+            self._kill(name)
+        failed = [path.read_text() for path in sorted(self._logs.glob("*.error"))]
+        assert not failed, f"{len(failed)} clients failed:\n{failed[0]}"
+
+    def drain(self) -> None:
+        """Let every subscriber come to its end."""
+        caller = Caller(self._port)
+        for name in SUBSCRIBERS:
+            diary = StreamLog(self._logs / f"{name}.log")
+            while take_batch(caller, diary, name, limit=1_000, timeout_ms=0):
+                pass
+        caller.reconnect()
+
+    def abandon(self) -> None:
+        for client in self._clients.values():
+            client.kill()
+            client.join(HANGS_S)
+
+    def _start(self, name: str) -> ForkServerProcess:
+        args = (name, self._port, str(self._logs / f"{name}.log"), self._chance.randrange(1 << 32))
+        client = _CONTEXT.Process(target=gateway_clients.work, args=args)
+        client.start()
+        return client
+
+    def _kill(self, name: str) -> None:
+        client = self._clients.pop(name)
+        client.kill()
+        client.join(HANGS_S)  # or two lives of it would overlap
+        assert client.exitcode is not None, "a killed process does not end"
+        self.kills += 1
+
+
 class Storm:
-    """Workers and clients that are killed and replaced."""
+    """Workers of one port, and their clients, killed and replaced."""
 
     def __init__(self, store: Path, logs: Path, chance: random.Random) -> None:
         self.kills = 0
-        self._logs = logs
+        self._log = logs / "workers.txt"
         self._chance = chance
         self._config = logs / "gateway.yaml"
         storage = {"embedded": {"directory": str(store), "durability": "relaxed"}}
-        self._config.write_text(json.dumps({"storages": {"default": storage}}))
+        settings = {"storages": {"default": storage}, "logging": {"category": {"*": "WARN"}}}
+        self._config.write_text(json.dumps(settings))
         self._listener = listener()
-        self.port: int = self._listener.getsockname()[1]
         self._workers: list[subprocess.Popen[bytes]] = []
-        self._clients: dict[str, ForkServerProcess] = {}
+        self.crowd = Crowd(self._listener.getsockname()[1], logs, chance)
 
     def __enter__(self) -> Storm:
         self._workers = [self._start_worker() for _ in range(WORKERS)]
-        caller = Caller(self.port)
-        for name in SUBSCRIBERS:  # before the first message
-            assert caller.ask("PUT", polling(name))[0] == 200
-        caller.reconnect()
+        self.crowd.subscribe()
         return self
 
     def __exit__(self, *_: object) -> None:
         for worker in self._workers:
             worker.kill()
             worker.wait()
-        for client in self._clients.values():
-            client.kill()
-            client.join(HANGS_S)
+        self.crowd.abandon()
         self._listener.close()
 
     def round(self, seconds: float) -> None:
         """Start all clients, kill one or the other, then everybody at once."""
-        self._clients = {name: self._start_client(name) for name in CLIENTS}
-        self._wait_until_busy()
+        self.crowd.start()
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             # The point is that nobody can foresee the instant.
@@ -92,40 +158,18 @@ class Storm:
                 self._kill_worker(place)
                 self._workers[place] = self._start_worker()
             else:
-                name = self._chance.choice(CLIENTS)
-                self._kill_client(name)
-                self._clients[name] = self._start_client(name)
+                self.crowd.replace_one()
         for place in range(WORKERS):
             self._kill_worker(place)
-        for name in CLIENTS:
-            self._kill_client(name)
+        self.crowd.kill()
         self._workers = [self._start_worker() for _ in range(WORKERS)]
-        failed = [path.read_text() for path in sorted(self._logs.glob("*.error"))]
-        assert not failed, f"{len(failed)} clients failed:\n{failed[0]}\n{self.log()}"
-
-    def _wait_until_busy(self) -> None:
-        """Killing those who have not begun yet proves nothing."""
-        before = len(Books.read(self._logs).confirmed)
-        deadline = time.monotonic() + HANGS_S
-        while len(Books.read(self._logs).confirmed) < before + 20:
-            assert time.monotonic() < deadline, f"nobody gets anything done: {self.log()}"
-            time.sleep(0.05)
 
     def log(self) -> str:
         """What workers have written."""
-        return (self._logs / "workers.txt").read_text(errors="replace")
-
-    def drain(self) -> None:
-        """Let every subscriber come to its end."""
-        caller = Caller(self.port)
-        for name in SUBSCRIBERS:
-            diary = StreamLog(self._logs / f"{name}.log")
-            while take_batch(caller, diary, name, limit=1_000, timeout_ms=0):
-                pass
-        caller.reconnect()
+        return self._log.read_text(errors="replace")
 
     def _start_worker(self) -> subprocess.Popen[bytes]:
-        return spawn(self._config, self._listener, self._logs / "workers.txt")
+        return spawn(self._config, self._listener, self._log)
 
     def _kill_worker(self, place: int) -> None:
         worker = self._workers[place]
@@ -134,29 +178,25 @@ class Storm:
         worker.wait(HANGS_S)
         self.kills += 1
 
-    def _start_client(self, name: str) -> ForkServerProcess:
-        args = (name, self.port, str(self._logs / f"{name}.log"), self._chance.randrange(1 << 32))
-        client = _CONTEXT.Process(target=gateway_clients.work, args=args)
-        client.start()
-        return client
-
-    def _kill_client(self, name: str) -> None:
-        client = self._clients[name]
-        client.kill()
-        client.join(HANGS_S)  # or two lives of it would overlap
-        assert client.exitcode is not None, "a killed process does not end"
-        self.kills += 1
-
 
 def _report(line: str) -> None:
     """Shown by pytest when the test fails, or with -s."""
     sys.stdout.write(line + "\n")
 
 
+def _judge(logs: Path, kills: int) -> None:
+    books = Books.read(logs)
+    _report(
+        f"{kills} kills, {len(books.tried)} messages, {len(books.confirmed)} confirmed, "
+        f"{[len(each.batches) for each in books.subscribers.values()]} batches"
+    )
+    assert judge(books) == []
+
+
 @pytest.mark.crash
 @pytest.mark.slow
 @pytest.mark.timeout(BUDGET_S * 3 + 4 * HANGS_S)
-def test_killed_gateways_and_clients_break_no_promise(tmp_path: Path) -> None:
+def test_killed_workers_and_clients_break_no_promise(tmp_path: Path) -> None:
     _report(f"PENSTOCK_CRASH_SEED={SEED}")
     store, logs = tmp_path / "store.pen", tmp_path / "logs"
     logs.mkdir()
@@ -166,15 +206,109 @@ def test_killed_gateways_and_clients_break_no_promise(tmp_path: Path) -> None:
             storm.round(min(_ROUND_S, BUDGET_S / 2))
             with Engine.open(store, durability="relaxed") as engine:
                 assert check_store(engine) == []
-        storm.drain()
+        storm.crowd.drain()
         assert "Traceback" not in storm.log(), storm.log()
-    books = Books.read(logs)
-    _report(
-        f"{storm.kills} kills, {len(books.tried)} messages, {len(books.confirmed)} confirmed, "
-        f"{[len(each.batches) for each in books.subscribers.values()]} batches"
-    )
-    assert len(books.confirmed) > 20, f"next to nothing happened: {storm.log()}"
-    assert judge(books) == []
+    _judge(logs, storm.kills + storm.crowd.kills)
+
+
+# ------------------------------------------------------------------ the whole product
+
+
+class Product:
+    """``penstock serve DIR --http-port N --http-workers 2``, and the processes that belong to it."""
+
+    def __init__(self, store: Path, log: Path) -> None:
+        self.port = 0
+        self._store = store
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Also while those that a killed one left behind still hold the port."""
+        deadline = time.monotonic() + HANGS_S
+        while (found := self._try_to_start()) is None:
+            assert time.monotonic() < deadline, f"it does not start: {self.log()}"
+            time.sleep(0.1)
+        self.port = found
+
+    def _try_to_start(self) -> int | None:
+        command = [sys.executable, "-m", "penstock.cli.main", "serve", str(self._store), "--port", "0"]
+        options = ["--durability", "relaxed", "--http-port", str(self.port), "--http-workers", "2"]
+        with self._log.open("ab") as errors:
+            self._process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=errors)
+        assert self._process.stdout is not None
+        with self._process.stdout as said:
+            for line in said:
+                found = re.search(rb"HTTP on http://127.0.0.1:(\d+) ", line)
+                if found is not None:
+                    return int(found[1])
+        self._process.wait(HANGS_S)
+        return None
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def workers(self) -> list[int]:
+        """Process ids of those who answer HTTP: children of the supervisor, which is a child of the server."""
+        assert self._process is not None
+        return [worker for supervisor in _children(self._process.pid) for worker in _children(supervisor)]
+
+    def kill(self) -> None:
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait(HANGS_S)
+
+    def stop(self) -> int:
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(HANGS_S)
+
+
+def _children(process: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+@pytest.mark.timeout(6 * HANGS_S)
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes through /proc")
+def test_a_server_with_http_beside_it_is_killed_in_parts_and_as_a_whole(tmp_path: Path) -> None:
+    """A worker is replaced by its supervisor; what a killed server leaves behind stops by itself."""
+    _report(f"PENSTOCK_CRASH_SEED={SEED}")
+    store, logs = tmp_path / "store.pen", tmp_path / "logs"
+    logs.mkdir()
+    chance = random.Random(SEED)
+    product = Product(store, logs / "server.txt")
+    product.start()
+    crowd = Crowd(product.port, logs, chance)
+    try:
+        crowd.subscribe()
+        crowd.start()
+        for _ in range(2):
+            crowd.replace_one()
+            os.kill(chance.choice(product.workers()), signal.SIGKILL)
+            crowd.wait_until_busy()
+            orphans = product.workers()
+            product.kill()
+            product.start()
+            crowd.wait_until_busy()
+            assert not any(Path(f"/proc/{orphan}").exists() for orphan in orphans), (
+                "they outlive their parent"
+            )
+        crowd.kill()
+        crowd.drain()
+        assert product.stop() == 0
+        assert "Traceback" not in product.log(), product.log()
+    finally:
+        crowd.abandon()
+        product.kill()
+    with Engine.open(store, durability="relaxed") as engine:
+        assert check_store(engine) == []
+    _judge(logs, crowd.kills + 4)
 
 
 # --------------------------------------------------------- the judge, judged itself

@@ -155,14 +155,16 @@ async def test_an_empty_subscriber(gateway: Worker) -> None:
 
 
 async def test_what_is_not_percent_encoded_text_is_refused(gateway: Worker) -> None:
+    await gateway.subscribe(channel="hall")
     for bad in ("%", "%2", "%zz", "%c3", "%ff", "%ed%a0%80"):
         answers = [
             await gateway.ask("PUT", f"/channel/{bad}/message/m", b"1"),
             await gateway.ask("PUT", f"/channel/room/message/{bad}", b"1"),
             await gateway.fetch(f"?timeout={bad}"),
+            await gateway.fetch(f"?unknown={bad}", channel="hall"),
         ]
-        assert [answer.status for answer in answers] == [400, 400, 400], bad
-    assert await gateway.services.channels.names() == []
+        assert [answer.status for answer in answers] == [400, 400, 400, 400], bad
+    assert await gateway.services.channels.names() == ["hall"]
 
 
 async def test_path_prefix(start: Start) -> None:

@@ -287,16 +287,26 @@ async def process(
     folder: Path, settings: dict[str, Any]
 ) -> AsyncIterator[tuple[int, subprocess.Popen[bytes]]]:
     """A gateway as a process; its port."""
-    config = folder / "process.yaml"
+    config, log = folder / "process.yaml", folder / "process.log"
     config.write_text(json.dumps(settings))
     with listener() as shared:
-        worker = spawn(config, shared, folder / "process.log")
+        worker = spawn(config, shared, log)
+        port = shared.getsockname()[1]
         try:
-            yield shared.getsockname()[1], worker
+            await until(lambda: _is_serving(port, worker, log), limit_s=60)
+            yield port, worker
         finally:
             worker.kill()
             worker.wait()
-    assert "Traceback" not in (folder / "process.log").read_text()
+    assert "Traceback" not in log.read_text()
+
+
+async def _is_serving(port: int, worker: subprocess.Popen[bytes], log: Path) -> bool:
+    assert worker.poll() is None, log.read_text()
+    try:
+        return (await ask(port, "GET", "/probe/readiness", limit_s=2)).status == 200
+    except TimeoutError:
+        return False  # its connection waits in the backlog for somebody to start
 
 
 @pytest.mark.slow

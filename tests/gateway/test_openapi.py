@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -108,6 +110,23 @@ def test_a_document_needs_only_routes_and_a_configuration(tmp_path: Path) -> Non
     problem = operation["responses"]["409"]["content"]["application/problem+json"]["schema"]
     assert problem == {"$ref": "#/components/schemas/Problem"}
     assert "413" not in operation["responses"]
+
+
+_COLLECTING_ALWAYS = """
+import gc
+from penstock.gateway.v1 import openapi, hook_documents, stream_documents, tokens
+from penstock.gateway.v1.documents import Doc
+modules = (hook_documents, stream_documents, tokens)
+docs = [value for module in modules for value in vars(module).values() if isinstance(value, Doc)]
+gc.set_threshold(1)
+for _ in range(3):
+    openapi._Schemas(docs)
+"""
+
+
+def test_schemas_survive_the_garbage_collector() -> None:
+    """Some unions of types end the process when they are collected while msgspec looks at them."""
+    subprocess.run([sys.executable, "-c", _COLLECTING_ALWAYS], check=True, timeout=60)
 
 
 # ------------------------------------------------------------------------------ the page

@@ -1,8 +1,7 @@
-"""``/v1/streams``: append, read, follow, look after, and groups; on a real port."""
+"""``/v1/streams``: append, read, look after, and who may; on a real port."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
@@ -13,12 +12,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from penstock.gateway.v1.stream_reading import Page, StreamReader
-from tests.gateway.conftest import until
-from tests.gateway.harness import RawClient, on_both_places, on_one_place
-from tests.gateway.whole import ADMIN, Whole, whole_worker
+from tests.gateway.harness import on_both_places, on_one_place
+from tests.gateway.whole import ADMIN, ORDERS, Whole, append, code_of, data_of, on_every_place, whole_worker
 
-ORDERS = "/v1/streams/orders"
 GROUP = ORDERS + "/groups/billing"
 
 
@@ -26,26 +22,6 @@ GROUP = ORDERS + "/groups/billing"
 async def worker(tmp_path: Path, storage: dict[str, Any]) -> AsyncIterator[Whole]:
     async with whole_worker(tmp_path, storage, heartbeat_ms=50) as worker:
         yield worker
-
-
-async def append(worker: Whole, count: int, tag: str = "", start: int = 1, path: str = ORDERS) -> int:
-    """Messages whose data is their number; the last offset."""
-    batch = [{"tag": tag, "data": str(number)} for number in range(start, start + count)]
-    answer = await worker.http.post(path, json=batch)
-    assert answer.status_code == 201, answer.text
-    return int(answer.json()["last"])
-
-
-def data_of(answer: httpx.Response) -> list[str]:
-    assert answer.status_code == 200, answer.text
-    return [message["data"] for message in answer.json()["messages"]]
-
-
-def code_of(answer: httpx.Response) -> tuple[int, str]:
-    assert answer.headers["content-type"] == "application/problem+json", answer.text
-    problem = answer.json()
-    assert problem["status"] == answer.status_code
-    return answer.status_code, problem["code"]
 
 
 # ------------------------------------------------------------------------------ appending
@@ -65,7 +41,7 @@ async def test_one_message_is_appended_byte_by_byte(worker: Whole) -> None:
     assert "data" not in message
 
 
-@on_both_places
+@on_every_place
 async def test_a_batch_is_appended_as_a_whole(worker: Whole) -> None:
     batch = [
         {"tag": "a", "data": "ü"},
@@ -137,7 +113,7 @@ async def test_an_expected_offset_that_is_another_one_is_refused(worker: Whole) 
     assert taken.json() == {"first": 4, "last": 4}
 
 
-@on_both_places
+@on_every_place
 async def test_a_producer_may_repeat_itself(worker: Whole) -> None:
     async def send(number: int, *data: str) -> httpx.Response:
         headers = {"Producer-Id": "host-1", "Producer-Seq": str(number)}
@@ -273,183 +249,10 @@ async def test_bad_values_are_named(worker: Whole, params: dict[str, str]) -> No
     assert answer.json()["errors"][0]["name"] in params
 
 
-# ------------------------------------------------------------------------------ waiting
-
-
-@on_both_places
-async def test_a_long_poll_hears_of_the_next_message(worker: Whole) -> None:
-    await append(worker, 1)
-    params = {"offset": "now", "live": "long-poll", "wait": "20s"}
-    polling = asyncio.create_task(worker.http.get(ORDERS, params=params))
-    await until(lambda: worker.services.waiting == 1)
-    await append(worker, 1, start=2)
-    answer = await polling
-    assert data_of(answer) == ["2"]
-    assert answer.headers["stream-next-offset"] == "3"
-    assert worker.services.waiting == 0
-
-
-@on_both_places
-async def test_a_long_poll_for_a_tag_overlooks_others(worker: Whole) -> None:
-    params = {"live": "long-poll", "tag": "b"}
-    polling = asyncio.create_task(worker.http.get(ORDERS, params=params))
-    await until(lambda: worker.services.waiting == 1)
-    await append(worker, 3, tag="a")
-    await append(worker, 1, tag="b", start=9)
-    assert data_of(await polling) == ["9"]
-
-
-@on_both_places
-async def test_a_long_poll_without_news_answers_204(worker: Whole) -> None:
-    await append(worker, 2)
-    for params, headers in (
-        ({"wait": "10ms"}, {}),
-        ({"wait": "0"}, {}),
-        ({}, {"Prefer": "wait=0"}),
-    ):
-        answer = await worker.http.get(
-            ORDERS, params={"offset": 3, "live": "long-poll", **params}, headers=headers
-        )
-        assert (answer.status_code, answer.content) == (204, b"")
-        assert answer.headers["stream-next-offset"] == "3"
-        assert answer.headers["stream-up-to-date"] == "true"
-
-
-@on_both_places
-async def test_a_client_that_goes_frees_its_place(worker: Whole) -> None:
-    for query in ("?live=long-poll", "?live=sse"):
-        client = await RawClient.get(worker.port, ORDERS + query)
-        await until(lambda: worker.services.waiting == 1)
-        client.vanish()
-        await until(lambda: worker.services.waiting == 0)
-
-
-@on_one_place
-async def test_places_are_bounded(tmp_path: Path, storage: dict[str, Any]) -> None:
-    async with whole_worker(tmp_path, storage, http={"limits": {"idlePolls": 1}}) as worker:
-        client = await RawClient.get(worker.port, ORDERS + "?live=sse")
-        await until(lambda: worker.services.waiting == 1)
-        for live in ("long-poll", "sse"):
-            refused = await worker.http.get(ORDERS, params={"live": live})
-            assert code_of(refused) == (503, "unavailable")
-            assert "retry-after" in refused.headers
-        client.vanish()
-
-
-@on_both_places
-async def test_whoever_waits_is_answered_when_the_worker_stops(worker: Whole) -> None:
-    polling = asyncio.create_task(worker.http.get(ORDERS, params={"live": "long-poll"}))
-    wish = {"consumer": "ann", "wait": "20s"}
-    reading = asyncio.create_task(worker.http.post(GROUP + "/read", json=wish))
-    await until(lambda: worker.services.waiting == 2)
-    await worker.stop()
-    assert (await polling).status_code == 204
-    assert (await reading).json() == {"messages": [], "gone": []}
-
-
-# ------------------------------------------------------------------------------ following
-
-
-@on_both_places
-async def test_events_carry_messages_and_their_offsets(worker: Whole) -> None:
-    await append(worker, 2, tag="t")
-    async with worker.follow(f"{ORDERS}?live=sse") as stream:
-        assert stream.response.headers["content-type"] == "text/event-stream"
-        one, two = await stream.take(2)
-        assert (one.name, one.id, one.json["data"], one.json["tag"]) == ("message", "1", "1", "t")
-        assert two.id == "2"
-        await stream.until_comment()
-        await append(worker, 1, start=3)
-        three = await stream.next()
-        assert three is not None
-        assert (three.id, three.json["data"]) == ("3", "3")
-    await until(lambda: worker.services.waiting == 0)
-
-
-@on_both_places
-async def test_whoever_comes_again_goes_on_behind_the_last_event(worker: Whole) -> None:
-    await append(worker, 3)
-    async with worker.follow(f"{ORDERS}?live=sse&offset=1", headers={"Last-Event-ID": "2"}) as stream:
-        event = await stream.next()
-        assert event is not None
-        assert event.id == "3"
-    async with worker.follow(f"{ORDERS}?live=sse&offset=2", headers={"Last-Event-ID": "x-1"}) as stream:
-        event = await stream.next()
-        assert event is not None
-        assert event.id == "2"
-
-
-@on_one_place
-async def test_a_gap_is_told_to_whoever_comes_again(worker: Whole) -> None:
-    await append(worker, 10)
-    await worker.services.store.stream("orders").evict(upto=7)
-    async with worker.follow(f"{ORDERS}?live=sse", headers={"Last-Event-ID": "2"}) as stream:
-        gap, message = await stream.take(2)
-        assert (gap.name, gap.json) == ("gap", {"from": 3, "first": 8})
-        assert message.id == "8"
-
-
-@on_one_place
-async def test_a_stream_of_events_ends_after_its_time(worker: Whole) -> None:
-    async with worker.follow(f"{ORDERS}?live=sse&for=100ms") as stream:
-        assert await stream.next() is None
-        assert stream.comments >= 1
-
-
-@on_both_places
-async def test_followers_hear_of_the_end(worker: Whole) -> None:
-    await append(worker, 1)
-    async with worker.follow(f"{ORDERS}?live=sse&offset=now") as stream:
-        await until(lambda: worker.services.waiting == 1)
-        assert (await worker.http.delete(ORDERS, headers=ADMIN)).status_code == 204
-        end = await stream.next()
-        assert end is not None
-        assert end.name == "end"
-        assert end.json["reason"] in ("stream-removed", "stream-not-found")
-    async with worker.follow(f"{ORDERS}?live=sse") as stream:
-        await until(lambda: worker.services.waiting == 1)
-        stopping = asyncio.create_task(worker.stop())
-        end = await stream.next(limit_s=5)
-        await stopping
-        assert end is not None
-        assert end.json["reason"] == "shutdown"
-
-
-@on_one_place
-async def test_a_follower_that_does_not_read_is_not_read_for(
-    worker: Whole, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of 30 MB only what sockets hold is read, until the client takes it."""
-    for _ in range(60):
-        await worker.http.post(ORDERS, json=[{"data": "x" * 10_000}] * 50)
-    pages = 0
-    read = StreamReader.page
-
-    async def counted(reader: StreamReader, start: int) -> Page:
-        nonlocal pages
-        pages += 1
-        return await read(reader, start)
-
-    monkeypatch.setattr(StreamReader, "page", counted)
-    client = await RawClient.get(worker.port, f"{ORDERS}?live=sse&limit=10")
-    await client.until(b"\r\n\r\n")
-    await until(lambda: pages > 1)
-    for _ in range(300):  # as many turns of the loop as it would take to read everything
-        await worker.http.get("/v1/health")
-    assert pages < 200
-    received = 0
-    async with asyncio.timeout(20):
-        while received < 30_000_000:
-            received += len(await client.reader.read(1 << 20))
-    await until(lambda: pages >= 300)
-    client.vanish()
-    await until(lambda: worker.services.waiting == 0)
-
-
 # ------------------------------------------------------------------------------ looking after
 
 
-@on_both_places
+@on_every_place
 async def test_a_stream_is_made_and_changed(worker: Whole) -> None:
     made = await worker.http.put(ORDERS, headers=ADMIN)
     assert made.status_code == 201
@@ -517,7 +320,7 @@ async def test_a_policy_that_the_store_refuses_is_the_callers_fault(worker: Whol
     assert "node" in answer.json()["detail"].lower()
 
 
-@on_both_places
+@on_every_place
 async def test_streams_are_listed_in_order_by_pages(worker: Whole) -> None:
     names = [f"s{number:02}" for number in range(7)] + ["a/b", "ünï"]
     for name in names:
@@ -567,6 +370,34 @@ async def test_rules_decide_what_is_there(tmp_path: Path, storage: dict[str, Any
 
 
 @on_one_place
+@pytest.mark.parametrize(
+    "name",
+    [
+        "penstock.tokens",
+        "c.{room}.clock",
+        "jwt.{x}.revoke",
+        "{webhooks}:deliveries",
+        "webhooks.channels",
+        "channels.secret",
+        "{orders}:meta",
+        "{shop}orders::groups",
+    ],
+)
+async def test_keys_of_the_gateway_are_no_streams(worker: Whole, name: str) -> None:
+    path = f"/v1/streams/{quote(name, safe='')}"
+    assert code_of(await worker.http.post(path, content=b"x")) == (404, "stream-not-configured")
+    assert code_of(await worker.http.put(path, headers=ADMIN)) == (404, "stream-not-configured")
+    assert not await worker.services.store.exists(name)
+
+
+@on_one_place
+async def test_names_like_those_of_the_gateway_are_streams(worker: Whole) -> None:
+    for name in ("penstock", "webhooks.channels2", "channels.orders", "orders:meta", "cc.{room}"):
+        answer = await worker.http.post(f"/v1/streams/{quote(name, safe='')}", content=b"x")
+        assert answer.status_code == 201, name
+
+
+@on_one_place
 async def test_tokens_decide_who_may(tmp_path: Path, storage: dict[str, Any]) -> None:
     tokens = [
         {"name": "w", "secret": "writers-secret-123", "scopes": ["publish"], "streams": ["or*"]},
@@ -601,138 +432,6 @@ async def test_dead_letters_go_only_where_the_caller_may_write(
         refused = await worker.http.put(GROUP, json={"dead_letter": "penstock.tokens"})
         assert code_of(refused) == (404, "stream-not-configured")
         assert (await worker.http.put(GROUP, json={"dead_letter": "dead"})).status_code == 201
-
-
-# ------------------------------------------------------------------------------ groups
-
-
-@on_both_places
-async def test_a_group_is_made_changed_looked_at_and_removed(worker: Whole) -> None:
-    await append(worker, 3)
-    made = await worker.http.put(GROUP, json={"at": "now", "max_pending": 7, "backoff_ms": [10, 20]})
-    assert made.status_code == 201
-    assert made.headers["location"] == GROUP
-    assert made.json()["group"]["cursor"] == 4
-    assert made.json()["group"]["backoff_ms"] == [10, 20]
-    changed = await worker.http.put(GROUP, json={"at": 1, "ordered": True})
-    assert changed.status_code == 200
-    group = changed.json()["group"]
-    assert (group["cursor"], group["max_pending"], group["ordered"]) == (4, 7, True)
-    assert (await worker.http.get(GROUP)).json()["group"]["name"] == "billing"
-    assert [each["name"] for each in (await worker.http.get(ORDERS + "/groups")).json()["groups"]] == [
-        "billing"
-    ]
-    assert (await worker.http.delete(GROUP)).status_code == 204
-    assert code_of(await worker.http.delete(GROUP)) == (404, "group-not-found")
-    assert code_of(await worker.http.get(GROUP)) == (404, "group-not-found")
-
-
-@on_both_places
-async def test_readers_of_a_group_share_messages(worker: Whole) -> None:
-    await append(worker, 4)
-
-    async def read(consumer: str, limit: int) -> list[dict[str, Any]]:
-        answer = await worker.http.post(GROUP + "/read", json={"consumer": consumer, "limit": limit})
-        assert answer.status_code == 200, answer.text
-        assert answer.json()["gone"] == []
-        return answer.json()["messages"]
-
-    ann, bob = await read("ann", 3), await read("bob", 3)
-    assert [message["offset"] for message in ann] == [1, 2, 3]
-    assert [(message["offset"], message["deliveries"]) for message in bob] == [(4, 1)]
-    assert await read("ann", 3) == []
-    pending = (await worker.http.get(GROUP + "/pending", params={"limit": 3})).json()
-    assert pending["count"] == 4
-    assert [(each["offset"], each["consumer"]) for each in pending["messages"]] == [
-        (1, "ann"),
-        (2, "ann"),
-        (3, "ann"),
-    ]
-    rest = await worker.http.get(GROUP + "/pending", params={"cursor": pending["cursor"]})
-    assert [each["offset"] for each in rest.json()["messages"]] == [4]
-    assert rest.json()["cursor"] is None
-    bobs = await worker.http.get(GROUP + "/pending", params={"consumer": "bob"})
-    assert [each["offset"] for each in bobs.json()["messages"]] == [4]
-    assert {each["name"] for each in (await worker.http.get(GROUP)).json()["consumers"]} == {"ann", "bob"}
-
-    assert (await worker.http.post(GROUP + "/ack", json={"offsets": [1, [2, 3], 99]})).json() == {"found": 3}
-    assert (await worker.http.post(GROUP + "/ack", json={"offsets": [1]})).json() == {"found": 0}
-    assert (await worker.http.post(GROUP + "/renew", json={"offsets": [4], "retry_ms": 9_000})).json() == {
-        "found": 1
-    }
-    assert (await worker.http.post(GROUP + "/nack", json={"offsets": [4]})).json() == {"found": 1}
-    again = await read("ann", 3)
-    assert [(message["offset"], message["deliveries"]) for message in again] == [(4, 2)]
-    rejected = await worker.http.post(GROUP + "/reject", json={"offsets": [4], "reason": "no good"})
-    assert rejected.json() == {"found": 1}
-    assert (await worker.http.get(GROUP)).json()["group"]["pending"] == 0
-
-
-@on_both_places
-async def test_a_reader_of_a_group_waits(worker: Whole) -> None:
-    wish = {"consumer": "ann", "wait": "20s"}
-    reading = asyncio.create_task(worker.http.post(GROUP + "/read", json=wish))
-    await until(lambda: worker.services.waiting == 1)
-    await append(worker, 1)
-    assert data_of(await reading) == ["1"]
-    empty = await worker.http.post(GROUP + "/read", json={"consumer": "ann", "wait": "10ms"})
-    assert (empty.status_code, empty.json()) == (200, {"messages": [], "gone": []})
-
-
-@on_both_places
-async def test_at_most_once_leaves_nothing_pending(worker: Whole) -> None:
-    await append(worker, 2)
-    read = await worker.http.post(GROUP + "/read", json={"consumer": "ann", "retry_ms": None})
-    assert data_of(read) == ["1", "2"]
-    pending = (await worker.http.get(GROUP + "/pending")).json()
-    assert pending == {"count": 0, "next_ms": None, "messages": [], "cursor": None}
-
-
-@on_both_places
-async def test_dead_letters_are_written(worker: Whole) -> None:
-    dead = "{orders}dead"
-    if "redis" in str(worker.services.config.storages["default"]):
-        dead = "dead"
-    assert (await worker.http.put(GROUP, json={"dead_letter": dead})).status_code == 201
-    await append(worker, 1)
-    await worker.http.post(GROUP + "/read", json={"consumer": "ann"})
-    await worker.http.post(GROUP + "/reject", json={"offsets": [1], "reason": "no good"})
-    (letter,) = (await worker.http.get(f"/v1/streams/{quote(dead)}")).json()["messages"]
-    assert "reason: no good" in letter["data"]
-
-
-@on_one_place
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/read", {}),
-        ("/read", {"consumer": ""}),
-        ("/read", {"consumer": "c", "limit": 0}),
-        ("/read", {"consumer": "c", "limit": 1_001}),
-        ("/read", {"consumer": "c", "wait": "soon"}),
-        ("/read", {"consumer": "c", "retry_ms": 0}),
-        ("/ack", {"offsets": []}),
-        ("/ack", {"offsets": [-1]}),
-        ("/ack", {"offsets": [[3, 2]]}),
-        ("/ack", {"offsets": [2**64]}),
-        ("/ack", {"offsets": ["1"]}),
-        ("/nack", {"offsets": [1], "delay_ms": -1}),
-        ("/renew", {"offsets": [1], "retry_ms": 0}),
-        ("/reject", {"offsets": [1], "reason": "two\nlines"}),
-        ("/reject", {"offsets": [1]}),
-    ],
-)
-async def test_bad_wishes_of_groups_are_refused(worker: Whole, path: str, body: Any) -> None:
-    assert (await worker.http.post(GROUP + path, json=body)).status_code == 400
-
-
-@on_one_place
-@pytest.mark.parametrize(
-    "options", [{"at": "later"}, {"at": -1}, {"at": 2**64}, {"max_pending": 0}, {"backoff_ms": [-1]}]
-)
-async def test_bad_options_make_no_group(worker: Whole, options: dict[str, Any]) -> None:
-    assert (await worker.http.put(GROUP, json=options)).status_code == 400
-    assert (await worker.http.get(GROUP)).status_code == 404
 
 
 # ------------------------------------------------------------------------------ faults

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from penstock.gateway.app import Application
 from penstock.gateway.assembly import open_services
@@ -35,6 +36,8 @@ from penstock.gateway.v1.subscriptions import SubscriptionRoutes
 from penstock.gateway.v1.tokens import TokenRoutes
 from tests.gateway.conftest import config_of
 from tests.gateway.harness import LIMIT_S, EventStream
+
+on_every_place = pytest.mark.parametrize("storage", ["embedded", "valkey", "cluster"], indirect=True)
 
 ADMIN_SECRET = "the-administrators-bearer"
 ADMIN = {"Authorization": f"Bearer {ADMIN_SECRET}"}
@@ -62,14 +65,14 @@ class Whole:
         await self._server.stop()
 
 
-def all_routes(services: Services, heartbeat_ms: int = 15_000) -> list[Route]:
+def all_routes(services: Services, heartbeat_ms: int = 15_000, credential_s: float = 60.0) -> list[Route]:
     routes = [
         *Polling(services).routes(answers.refuse),
         *Operating(services).routes(),
         *ChannelRoutes(services).routes(),
         *SubscriptionRoutes(services).routes(),
         *ChannelEventRoutes(services).routes(),
-        *StreamRoutes(services, heartbeat_ms=heartbeat_ms).routes(),
+        *StreamRoutes(services, heartbeat_ms=heartbeat_ms, credential_s=credential_s).routes(),
         *StreamGroupRoutes(services).routes(),
         *PubSubRoutes(services).routes(),
         *HookRoutes(services).routes(),
@@ -81,7 +84,11 @@ def all_routes(services: Services, heartbeat_ms: int = 15_000) -> list[Route]:
 
 @asynccontextmanager
 async def whole_worker(
-    folder: Path, storage: dict[str, Any], heartbeat_ms: int = 15_000, **settings: Any
+    folder: Path,
+    storage: dict[str, Any],
+    heartbeat_ms: int = 15_000,
+    credential_s: float = 60.0,
+    **settings: Any,
 ) -> AsyncIterator[Whole]:
     """``settings`` are keys of the configuration file."""
     http_settings = {"listen": "127.0.0.1:0", **settings.pop("http", {})}
@@ -93,7 +100,7 @@ async def whole_worker(
             services.life.is_stopping = True
 
         server = HttpServer(
-            Application(services, all_routes(services, heartbeat_ms)),  # type: ignore[arg-type]
+            Application(services, all_routes(services, heartbeat_ms, credential_s)),  # type: ignore[arg-type]
             config.http,
             on_draining=drain,
             release=lambda: release(services),
@@ -106,3 +113,28 @@ async def whole_worker(
                 yield Whole(services, server, http)
         finally:
             await server.stop()
+
+
+# ------------------------------------------------------------------------------ streams
+
+ORDERS = "/v1/streams/orders"
+
+
+async def append(worker: Whole, count: int, tag: str = "", start: int = 1, path: str = ORDERS) -> int:
+    """Messages whose data is their number; the last offset."""
+    batch = [{"tag": tag, "data": str(number)} for number in range(start, start + count)]
+    answer = await worker.http.post(path, json=batch)
+    assert answer.status_code == 201, answer.text
+    return int(answer.json()["last"])
+
+
+def data_of(answer: httpx.Response) -> list[str]:
+    assert answer.status_code == 200, answer.text
+    return [message["data"] for message in answer.json()["messages"]]
+
+
+def code_of(answer: httpx.Response) -> tuple[int, str]:
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    problem = answer.json()
+    assert problem["status"] == answer.status_code
+    return answer.status_code, problem["code"]

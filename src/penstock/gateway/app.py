@@ -148,7 +148,7 @@ class Application:
             squeezed := await self._compression.squeeze(request, body, headers)
         ):
             body = squeezed
-        if answer.status != 204:
+        if answer.status not in (204, 304):
             headers.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": body if request.scope["method"] != "HEAD" else b""})

@@ -149,7 +149,7 @@ _VARY_PREFLIGHT: Final = (
 )
 _EXPOSED: Final = (
     b"access-control-expose-headers",
-    b"ETag, Link, Location, Retry-After, Stream-Next-Offset, Stream-Up-To-Date",
+    b"ETag, Link, Location, Retry-After, Stream-First-Offset, Stream-Next-Offset, Stream-Up-To-Date",
 )
 _METHODS: Final = (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, PATCH, DELETE")
 _CREDENTIALS: Final = (b"access-control-allow-credentials", b"true")

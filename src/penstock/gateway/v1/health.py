@@ -19,7 +19,7 @@ import msgspec
 
 from penstock.clock import Clock, SystemClock
 from penstock.errors import PenstockError
-from penstock.gateway.auth.decisions import Action, AuthRejected, Rejection, Resource
+from penstock.gateway.auth.decisions import Action, Rejection, Resource
 from penstock.gateway.auth.networks import Networks
 from penstock.gateway.http.requests import Request
 from penstock.gateway.http.responses import Refusal, Response
@@ -118,7 +118,7 @@ class HealthRoutes:
             return False
         try:
             await self._services.access.admit(request, Action.ADMIN, _ADMIN)
-        except (AuthRejected, PenstockError):
+        except PenstockError:
             return False  # whether it is well, everybody may know
         return True
 

@@ -217,7 +217,7 @@ def _responses(route: Route, doc: Doc, schemas: _Schemas) -> dict[str, Any]:
     }
     if also := _ALSO_GIVEN.get((route.method, route.template)):
         status, media = also
-        responses[str(status)]["content"][media] = {"schema": {"type": "string"}}
+        responses[str(status)]["content"][media] = {}
     is_dsps = doc.tag == "DSPS"
     media, kind = ("application/json", DspsError) if is_dsps else ("application/problem+json", Problem)
     refusals = {**_COMMON, **(_TOO_LARGE if doc.body is not None else {}), **doc.refusals}
@@ -242,7 +242,7 @@ def _response(reply: Reply, schemas: _Schemas) -> dict[str, Any]:
     if reply.kind is not None:
         found["content"] = {reply.media: {"schema": schemas.of(reply.kind)}}
     elif reply.media != "application/json":
-        found["content"] = {reply.media: {"schema": {"type": "string"}}}
+        found["content"] = {reply.media: {}}
     return found
 
 

@@ -73,6 +73,7 @@ class StreamFollower:
                     chunk = _spelt(start, page)
                     if chunk:
                         yield chunk
+                        self._services.metrics.delivered(len(page.messages))
                     start = page.next
                     left_ms = int((self._terms.ends_s - self._now_s()) * 1_000)
                     if left_ms <= 0:

@@ -148,10 +148,16 @@ class StreamGroupRoutes:
                 rows = await while_connected(self._services, request, waiting)
         messages = [message_of(row) for row in rows or () if row[1] is not None]
         gone = [row[0] for row in rows or () if row[1] is None]
+        self._services.metrics.delivered(len(messages))
         return answer(documents.GroupPage(messages, gone))
 
     async def ack(self, request: Request) -> Response:
-        return await self._settle(request, documents.Settlement, lambda group, body: group.ack(*body.offsets))
+        return await self._settle(request, documents.Settlement, self._acknowledge)
+
+    async def _acknowledge(self, group: Group, body: documents.Settlement) -> int:
+        found = await group.ack(*body.offsets)
+        self._services.metrics.acked(found)
+        return found
 
     async def nack(self, request: Request) -> Response:
         return await self._settle(

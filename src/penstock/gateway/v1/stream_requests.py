@@ -7,6 +7,7 @@ else.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -23,9 +24,17 @@ from penstock.gateway.services import Services
 from penstock.gateway.v1.reading import bad
 from penstock.gateway.v1.stream_documents import MAX_NAME_CHARS, StreamMessage
 from penstock.streams.arguments import MAX_OFFSET
+from penstock.streams.keys import SIDE_KEYS
 
 #: Actions that change the stream itself; all others read it, or move a group.
 _WRITING: Final = frozenset({Action.PUBLISH, Action.ADMIN})
+#: Keys that the gateway keeps itself: a stream in their place would stop channels, tokens or webhooks.
+_OURS: Final = re.compile(
+    r"penstock\.|c\.\{|jwt\.\{|\{webhooks\}:"
+    r"|(?:channels\.(?:outboxes|secret)|webhooks\.(?:channels|configured))\Z"
+)
+#: What belongs to another stream where streams are kept by scripts; see ``streams.keys``.
+_SIDE_KEY: Final = re.compile(rf"[}}:!]:(?:{'|'.join(name.decode() for name in SIDE_KEYS)})\Z")
 #: Refusals about a number that passed our own checks.
 _VALUES: Final = frozenset({"invalid offset", "value is not an integer or out of range"})
 
@@ -53,7 +62,10 @@ async def admit_to(services: Services, request: Request, action: Action, stream:
 
 
 def rule_of(services: Services, stream: str) -> StreamAccess | None:
-    return services.stream_rules.match(stream) if stream else None
+    """What HTTP may do to a stream; None: to HTTP there is no such stream."""
+    if not stream or _OURS.match(stream) or _SIDE_KEY.search(stream):
+        return None
+    return services.stream_rules.match(stream)
 
 
 def group_of(request: Request) -> str:

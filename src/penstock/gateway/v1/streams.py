@@ -35,6 +35,7 @@ from penstock.gateway.v1 import events
 from penstock.gateway.v1 import stream_documents as documents
 from penstock.gateway.v1.bodies import read_optional_json
 from penstock.gateway.v1.channel_requests import next_link, refuse_other_sites
+from penstock.gateway.v1.feeds import CREDENTIAL_S
 from penstock.gateway.v1.problems import answer, refuse
 from penstock.gateway.v1.reading import (
     DEFAULT_PAGE,
@@ -71,11 +72,18 @@ _UP_TO_DATE: Final = (b"stream-up-to-date", b"true")
 class StreamRoutes:
     """The handlers of one worker."""
 
-    def __init__(self, services: Services, *, heartbeat_ms: int = events.HEARTBEAT_MS) -> None:
+    def __init__(
+        self,
+        services: Services,
+        *,
+        heartbeat_ms: int = events.HEARTBEAT_MS,
+        credential_s: float = CREDENTIAL_S,
+    ) -> None:
         self._services = services
         self._commands = StreamCommands(services.store)
         self._max_wait_ms = services.config.http.long_polling_max_timeout_ms
         self._heartbeat_ms = heartbeat_ms
+        self._credential_s = credential_s
         self._shutdown = Shutdown(services.life)
 
     def routes(self) -> list[Route]:
@@ -176,6 +184,7 @@ class StreamRoutes:
         self._services.access.count_publish(request, len(pairs))
         with refusals():
             last = await self._stream(name).write_many(pairs, expected_last=expected_last, producer=producer)
+        self._services.metrics.published(len(pairs))
         appended = documents.Appended(last - len(pairs) + 1, last)
         return answer(appended, 201, [_next(last + 1), location(request, name)])
 
@@ -195,7 +204,7 @@ class StreamRoutes:
             if live is not None:
                 raise bad("live", "'long-poll' or 'sse'", live)
             start = await _start(request, reader)
-            return _answer(_checked(start, await reader.page(start)))
+            return self._answer(_checked(start, await reader.page(start)))
 
     async def _poll(self, request: Request, reader: StreamReader) -> Response:
         timeout_ms = self._max_wait_ms
@@ -211,7 +220,11 @@ class StreamRoutes:
             page = page if found is None else found
         if not page.messages:
             return Response(204, b"", _places(page))
-        return _answer(page)
+        return self._answer(page)
+
+    def _answer(self, page: Page) -> Response:
+        self._services.metrics.delivered(len(page.messages))
+        return answer(documents.MessagePage(page.messages, page.next), headers=_places(page))
 
     async def _follow(self, request: Request, reader: StreamReader) -> Streaming:
         duration_ms = _duration_ms(request)
@@ -229,7 +242,7 @@ class StreamRoutes:
             self._shutdown,
             reader,
             lambda: admit(self._services, request, Action.SUBSCRIBE),
-            Terms(ends_s, self._heartbeat_ms),
+            Terms(ends_s, self._heartbeat_ms, self._credential_s),
         )
         return Streaming(follower.events(start, page), events.HEADERS)
 
@@ -296,10 +309,6 @@ def _fields(policy: documents.StreamPolicy) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------- answers
-
-
-def _answer(page: Page) -> Response:
-    return answer(documents.MessagePage(page.messages, page.next), headers=_places(page))
 
 
 def _places(page: Page) -> Headers:
