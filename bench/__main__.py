@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench import client, profile, server, streams
+from bench import channels, channels_profile, client, profile, server, streams
 from bench.load import COMMANDS
 from bench.machine import describe
 
@@ -14,15 +14,25 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="*",
-        choices=[[], "server", "client", "streams"],
+        choices=[[], "server", "client", "streams", "channels"],
         help="what to measure; everything if not given",
     )
     parser.add_argument("--seek", type=int, default=0, help="a further size of stream to seek in")
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the number of requests")
-    parser.add_argument("--profile", choices=sorted(COMMANDS), help="profile our server instead")
+    parser.add_argument(
+        "--profile",
+        choices=[*sorted(COMMANDS), *channels_profile.KINDS],
+        help="profile our server instead; publish and traffic: the gateway",
+    )
+    parser.add_argument(
+        "--part", choices=channels.PARTS, action="append", help="of channels; all if not given"
+    )
     parser.add_argument("--pipeline", type=int, default=1, help="pipeline depth for --profile")
     arguments = parser.parse_args()
     print(f"Machine: {describe()}\n")
+    if arguments.profile in channels_profile.KINDS:
+        channels_profile.main(arguments.profile)
+        return
     if arguments.profile:
         profile.main(arguments.profile, arguments.pipeline)
         return
@@ -32,6 +42,8 @@ def main() -> None:
         client.main(arguments.scale)
     if "streams" in arguments.what or not arguments.what:
         streams.main(arguments.scale, arguments.seek)
+    if "channels" in arguments.what or not arguments.what:
+        channels.main(arguments.scale, arguments.part or channels.PARTS)
 
 
 if __name__ == "__main__":

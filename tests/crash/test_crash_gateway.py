@@ -91,9 +91,13 @@ class Crowd:
         failed = [path.read_text() for path in sorted(self._logs.glob("*.error"))]
         assert not failed, f"{len(failed)} clients failed:\n{failed[0]}"
 
-    def drain(self) -> None:
-        """Let every subscriber come to its end."""
-        caller = Caller(self._port)
+    def drain(self, port: int) -> None:
+        """Let every subscriber come to its end.
+
+        At a port that no client knew: what dead ones have sent to the old one could still be published
+        when the first subscriber is through.
+        """
+        caller = Caller(port)
         for name in SUBSCRIBERS:
             diary = StreamLog(self._logs / f"{name}.log")
             while take_batch(caller, diary, name, limit=1_000, timeout_ms=0):
@@ -164,6 +168,15 @@ class Storm:
         self.crowd.kill()
         self._workers = [self._start_worker() for _ in range(WORKERS)]
 
+    def drain(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+            worker.wait(HANGS_S)
+        self._listener.close()
+        self._listener = listener()
+        self._workers = [self._start_worker()]
+        self.crowd.drain(self._listener.getsockname()[1])
+
     def log(self) -> str:
         """What workers have written."""
         return self._log.read_text(errors="replace")
@@ -206,7 +219,7 @@ def test_killed_workers_and_clients_break_no_promise(tmp_path: Path) -> None:
             storm.round(min(_ROUND_S, BUDGET_S / 2))
             with Engine.open(store, durability="relaxed") as engine:
                 assert check_store(engine) == []
-        storm.crowd.drain()
+        storm.drain()
         assert "Traceback" not in storm.log(), storm.log()
     _judge(logs, storm.kills + storm.crowd.kills)
 
@@ -234,22 +247,24 @@ class Product:
     def _try_to_start(self) -> int | None:
         command = [sys.executable, "-m", "penstock.cli.main", "serve", str(self._store), "--port", "0"]
         options = ["--durability", "relaxed", "--http-port", str(self.port), "--http-workers", "2"]
-        with self._log.open("ab") as errors:
-            self._process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=errors)
-        assert self._process.stdout is not None
-        with self._process.stdout as said:
-            for line in said:
-                found = re.search(rb"HTTP on http://127.0.0.1:(\d+) ", line)
-                if found is not None:
-                    return int(found[1])
-        self._process.wait(HANGS_S)
-        return None
+        said = self._log.with_suffix(".out")
+        with said.open("wb") as output, self._log.open("ab") as errors:
+            self._process = subprocess.Popen([*command, *options], stdout=output, stderr=errors)
+        deadline = time.monotonic() + HANGS_S
+        while time.monotonic() < deadline:
+            found = re.search(r"HTTP on http://127.0.0.1:(\d+) .*\n", said.read_text())
+            if found is not None:
+                return int(found[1])
+            if self._process.poll() is not None:
+                return None
+            time.sleep(0.02)
+        raise AssertionError(f"it neither starts nor ends: {self.log()}")
 
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
     def workers(self) -> list[int]:
-        """Process ids of those who answer HTTP: children of the supervisor, which is a child of the server."""
+        """Who answers HTTP: children of the supervisor, which is a child of the server."""
         assert self._process is not None
         return [worker for supervisor in _children(self._process.pid) for worker in _children(supervisor)]
 
@@ -263,6 +278,17 @@ class Product:
         assert self._process is not None
         self._process.terminate()
         return self._process.wait(HANGS_S)
+
+
+def _is_alive(process: int) -> bool:
+    return Path(f"/proc/{process}").exists()
+
+
+def _wait_for_the_end_of(orphans: list[int]) -> None:
+    deadline = time.monotonic() + HANGS_S
+    while any(map(_is_alive, orphans)):
+        assert time.monotonic() < deadline, "workers outlive the server that they belong to"
+        time.sleep(0.05)
 
 
 def _children(process: int) -> list[int]:
@@ -296,11 +322,12 @@ def test_a_server_with_http_beside_it_is_killed_in_parts_and_as_a_whole(tmp_path
             product.kill()
             product.start()
             crowd.wait_until_busy()
-            assert not any(Path(f"/proc/{orphan}").exists() for orphan in orphans), (
-                "they outlive their parent"
-            )
+            _wait_for_the_end_of(orphans)
         crowd.kill()
-        crowd.drain()
+        assert product.stop() == 0
+        product.port = 0
+        product.start()
+        crowd.drain(product.port)
         assert product.stop() == 0
         assert "Traceback" not in product.log(), product.log()
     finally:

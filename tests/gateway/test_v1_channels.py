@@ -410,3 +410,19 @@ async def test_a_store_that_is_down_is_503_with_a_time(tmp_path: Path) -> None:
             assert int(answer.headers["retry-after"]) >= 1
             problem = json.loads(answer.content)
             assert (problem["code"], problem["retryable"]) == ("unavailable", True)
+
+
+@on_one_place
+async def test_a_site_that_is_listed_may_ask_and_every_header_comes_once(
+    tmp_path: Path, storage: dict[str, Any]
+) -> None:
+    site = "https://app.example"
+    async with v1_worker(tmp_path, storage, http={"cors": {"origins": [site]}}) as worker:
+        asked = {"Origin": site, "Access-Control-Request-Method": "PUT"}
+        preflight = await worker.http.options(ANN, headers=asked)
+        made = await worker.http.put(ANN, headers={"Origin": site})
+        assert (preflight.status_code, made.status_code) == (204, 201)
+        for answer in (preflight, made):
+            assert answer.headers.get_list("access-control-allow-origin") == [site]
+        stranger = await worker.http.options(ANN, headers={**asked, "Origin": "https://evil.example"})
+        assert "access-control-allow-origin" not in stranger.headers

@@ -170,8 +170,8 @@ class Application:
     def _common_headers(self, request: Request, answer: Answer) -> Headers:
         if answer.headers and answer.headers[0] is _TEXT:
             return ()  # of no route
-        if self._cors is None:
-            return self._default_headers
+        if self._cors is None or request.scope["method"] == "OPTIONS":
+            return self._default_headers  # a preflight says all itself; browsers refuse what is said twice
         return (*self._default_headers, *self._cors.headers(request))
 
 

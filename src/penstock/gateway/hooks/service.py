@@ -17,11 +17,13 @@ from penstock.gateway.hooks.directory import Directory
 from penstock.gateway.hooks.forwarding import Forwarder
 from penstock.gateway.hooks.routes import HookRoutes
 from penstock.gateway.policies import ChannelPolicies
-from penstock.webhooks import EndpointStore, QueueSettings, WebhookQueue, WebhookWorker
+from penstock.webhooks import EndpointStore, QueueSettings, WebhookQueue, WebhookWorker, WorkerSettings
 from penstock.webhooks.sending import HttpSender
 
 _LOG = logging.getLogger("penstock.gateway.webhook-out")
 _PAUSE_S: Final = 1.0
+#: Renewed while a delivery is under way; what a killed worker held comes back after it.
+_LEASE_MS: Final = 10_000
 #: Escaping may make six characters of one; the rest of a body are its names.
 _GROWTH: Final = 6
 _ENVELOPE_BYTES: Final = 1_024
@@ -47,7 +49,13 @@ class WebhookService:
         self.routes = HookRoutes(store, control)
         self.directory = Directory(store, policies, self.endpoints)
         self._sender = HttpSender()
-        self._worker = WebhookWorker(self.queue, self.directory, self._sender, on_disabled=_tell_disabled)
+        self._worker = WebhookWorker(
+            self.queue,
+            self.directory,
+            self._sender,
+            WorkerSettings(lease_ms=_LEASE_MS),
+            on_disabled=_tell_disabled,
+        )
         self._forwarder = Forwarder(
             store, channels, policies, self.directory, self.routes, self.endpoints, self.queue
         )

@@ -7,7 +7,7 @@ from penstock.gateway.http.requests import Request
 from penstock.gateway.shaping import Cors
 
 SITE = "https://app.example"
-EXPOSED = b"ETag, Link, Location, Retry-After, Stream-Next-Offset, Stream-Up-To-Date"
+EXPOSED = b"ETag, Link, Location, Retry-After, Stream-First-Offset, Stream-Next-Offset, Stream-Up-To-Date"
 
 
 def request(method: str = "GET", **headers: str) -> Request:
