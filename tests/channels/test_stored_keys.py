@@ -121,6 +121,11 @@ RENEWALS: dict[str, tuple[Operation, set[str]]] = {
 }
 
 
+def of_another_process(ps: penstock.Penstock, room: Channel) -> Channel:
+    """The same channel to somebody who does not remember when it was renewed last."""
+    return Channel(ChannelStore(ps), room.name, room.expire_ms)
+
+
 @pytest.mark.parametrize("name", RENEWALS)
 async def test_who_renews_what(ps: penstock.Penstock, room: Channel, name: str) -> None:
     alice = await room.subscribe("alice")
@@ -135,7 +140,7 @@ async def test_who_renews_what(ps: penstock.Penstock, room: Channel, name: str) 
         await ps.execute("EXPIRE", key, LOW_S)
 
     operation, expected = RENEWALS[name]
-    await operation(room)
+    await operation(of_another_process(ps, room))
 
     after = await values_of(ps)
     lives: dict[str, Any] = {key: await ps.execute("TTL", key) for key in after}
@@ -145,13 +150,25 @@ async def test_who_renews_what(ps: penstock.Penstock, room: Channel, name: str) 
     assert set(before) - set(after) == ({"c.{room}.r.alice"} if name == "delete" else set())
 
 
+async def test_who_has_renewed_lately_only_reads(ps: penstock.Penstock, room: Channel) -> None:
+    store = ChannelStore(ps)
+    alice = await Channel(store, room.name, room.expire_ms).subscribe("alice")
+    await alice.fetch()
+    await ps.execute("EXPIRE", "c.{room}.r.alice", LOW_S)
+    await alice.fetch()
+    assert await ps.execute("TTL", "c.{room}.r.alice") <= LOW_S
+    store._renewals["room", "alice"] = 0.0  # the time is over
+    await alice.fetch()
+    assert await ps.execute("TTL", "c.{room}.r.alice") > LOW_S
+
+
 async def test_a_fetch_renews_what_has_lost_a_second(ps: penstock.Penstock, room: Channel) -> None:
-    alice = await room.subscribe("alice")
+    await room.subscribe("alice")
     for low in ("clock", "r.alice"):  # any of the two renews both
         for key in ("clock", "r.alice"):
             await ps.execute("PEXPIRE", "c.{room}." + key, TTL_S * 1_000)
         await ps.execute("PEXPIRE", "c.{room}." + low, TTL_S * 1_000 - 30_000)
-        await alice.fetch()
+        await of_another_process(ps, room).subscription("alice").fetch()
         assert await ps.execute("PTTL", "c.{room}." + low) > TTL_S * 1_000 - 29_000
 
 

@@ -15,14 +15,14 @@ from functools import partial
 from typing import Any, Final
 
 from penstock.channels import keys
-from penstock.channels.clocks import distance
+from penstock.channels.clocks import distance, following
 from penstock.channels.model import MAX_FETCH, Backlog, Batch, ChannelInfo, Message, parse_body
 from penstock.channels.receipts import Mark, Seal, unwrap, wrap
 from penstock.channels.waking import Ticket, Wakeups
 from penstock.client.client import Client
 from penstock.client.facts import to_bytes
 from penstock.client.scripts import ScriptLibrary
-from penstock.errors import ReceiptError, SubscriptionNotFoundError
+from penstock.errors import CommandError, ReceiptError, SubscriptionNotFoundError
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,6 +36,11 @@ _SECRET_BYTES: Final = 32
 _OUTBOX_RENEWAL_S: Final = 600
 _OUTBOX_FORGOTTEN_S: Final = 3_600
 _MAX_ANNOUNCED: Final = 10_000
+#: Lives are renewed by a fetch after this time, or a twentieth of the life if that is less.
+_RENEWAL_S: Final = 10.0
+_MAX_NOTED: Final = 100_000
+#: Unread messages up to which a look does without the script.
+_GLANCE: Final = 128
 _MORE, _ASK_AGAIN = 1, 2
 
 
@@ -48,6 +53,9 @@ class ChannelStore:
         self._scripts = ScriptLibrary(client, "penstock.channels")
         self._wakeups = Wakeups(client)
         self._seal = Seal(name, secret) if secret else None
+        self._is_native: bool | None = None
+        #: (channel, subscriber) -> loop time until which their lives need not be renewed
+        self._renewals: dict[tuple[str, str], float] = {}
         #: channel -> loop time of the next announcement
         self._announced: dict[str, float] = {}
 
@@ -72,10 +80,23 @@ class ChannelStore:
         if outbox:
             await self._announce_outbox(channel)
         prefix = keys.prefix_of(channel)
+        words = (prefix, keys.ttl_s(expire_ms), keys.topic_of(channel), channel if outbox else "")
         pairs = [word for message in messages for word in message]
-        head = (prefix, keys.ttl_s(expire_ms), keys.topic_of(channel), channel if outbox else "")
-        reply: Any = await self._scripts.publish((prefix + "clock",), (*head, *pairs))
+        reply: Any
+        if self._is_native if self._is_native is not None else await self._ask_native():
+            reply = await self._client.execute("CHPUBLISH", prefix + "clock", *words, *pairs)
+        else:
+            reply = await self._scripts.publish((prefix + "clock",), (*words, *pairs))
         return [word == 1 for word in reply]
+
+    async def _ask_native(self) -> bool:
+        """Whether the server has CHPUBLISH itself; asked once."""
+        try:
+            reply: Any = await self._client.execute("COMMAND", "INFO", "CHPUBLISH")
+        except CommandError:  # an ACL may forbid to ask
+            reply = None
+        self._is_native = bool(reply) and any(reply.values() if isinstance(reply, dict) else reply)
+        return self._is_native
 
     async def fetch(
         self,
@@ -98,6 +119,11 @@ class ChannelStore:
         self, channel: str, subscriber: str, limit: int, expire_ms: int, after: int | None
     ) -> tuple[Batch, float]:
         """One look, and for how long a nack holds the subscriber back."""
+        now_s = asyncio.get_running_loop().time()
+        if after is None and limit and self._renewals.get((channel, subscriber), 0.0) > now_s:
+            found = await self._glance(channel, subscriber, limit)
+            if found is not None:
+                return found
         prefix = keys.prefix_of(channel)
         arguments = (prefix, keys.ttl_s(expire_ms), min(limit, MAX_FETCH), _FETCH_BYTES, _STEPS)
         start: Any = "" if after is None else after
@@ -107,6 +133,7 @@ class ChannelStore:
                 _three_keys(channel, subscriber), (*arguments, unreadable, start)
             )
             if not reply:
+                self._renewals.pop((channel, subscriber), None)
                 raise _not_found(channel, subscriber)
             more, paused_ms, position, *flat = reply
             messages = _messages(flat)
@@ -117,12 +144,55 @@ class ChannelStore:
                 _LOG.warning("channel %s has messages that do not decode, up to clock %s", channel, position)
             if after is not None:
                 start, unreadable = position, ""  # reading ahead, the cursor stays where it is
+        self._note_renewal(channel, subscriber, now_s + min(keys.ttl_s(expire_ms) / 20, _RENEWAL_S))
         if not messages:
             return Batch(more=more == _MORE), paused_ms / 1_000
+        return await self._batch(channel, subscriber, messages, more != 0), 0.0
+
+    async def _glance(self, channel: str, subscriber: str, limit: int) -> tuple[Batch, float] | None:
+        """The same without the script, where nothing but reading is to be done; None: ask the script.
+
+        The script renews lives, steps over what expired, and knows about nacks. Most looks come soon after
+        another one and find either nothing or a few messages, all of which are there.
+        """
+        last, cursor, nack = await self._strings(_three_keys(channel, subscriber))
+        if last is None or cursor is None or nack is not None:
+            return None
+        if last == cursor:
+            return Batch(), 0.0
+        try:
+            clock, count = int(cursor), distance(int(cursor), int(last))
+        except ValueError:
+            return None
+        if count > _GLANCE:
+            return None
+        clocks = []
+        for _ in range(min(count, limit + 1)):  # the one behind tells whether there is more
+            clock = following(clock)
+            clocks.append(clock)
+        prefix = keys.prefix_of(channel)
+        bodies = await self._strings([f"{prefix}m.{clock}" for clock in clocks])
+        if None in bodies or sum(map(len, bodies)) > _FETCH_BYTES:
+            return None
+        messages = _messages([word for pair in zip(clocks, bodies, strict=True) for word in pair])
+        if len(messages) < len(bodies):
+            return None  # some do not decode
+        return await self._batch(channel, subscriber, messages[:limit], count > limit), 0.0
+
+    async def _strings(self, names: Sequence[str]) -> list[Any]:
+        reply: Any = await self._client.execute("MGET", *names)
+        return list(reply)
+
+    async def _batch(self, channel: str, subscriber: str, messages: tuple[Message, ...], more: bool) -> Batch:
         last = messages[-1]
         seal = self._seal or await self._unsealed()
         part = seal.issue(channel, subscriber, Mark(last.clock, last.id))
-        return Batch(messages, more != 0, wrap({self.name: part})), 0.0
+        return Batch(messages, more, wrap({self.name: part}))
+
+    def _note_renewal(self, channel: str, subscriber: str, until_s: float) -> None:
+        if len(self._renewals) >= _MAX_NOTED:
+            self._renewals.clear()
+        self._renewals[channel, subscriber] = until_s
 
     async def ack(self, channel: str, subscriber: str, receipt: str, *, expire_ms: int) -> bool:
         mark = await self._open(channel, subscriber, receipt)

@@ -45,9 +45,11 @@ class Wakeups:
         self._count = 0
         self._subscriber: Subscriber | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._starting = asyncio.Lock()
+        self._starting: asyncio.Task[None] | None = None
         self._leaving: asyncio.TimerHandle | None = None
         self._is_released = False
+        #: loop time since when nobody waits
+        self._idle_since_s = 0.0
 
     @property
     def waiting(self) -> int:
@@ -60,18 +62,29 @@ class Wakeups:
         return Ticket(self, channel)
 
     async def _subscribe(self) -> None:
-        async with self._starting:
-            if self._subscriber is not None or self._is_released:
-                return
-            subscriber = self._client.pubsub()
-            try:
-                await subscriber.psubscribe(TOPICS)
-            except BaseException:
-                await subscriber.close()
-                raise
-            self._subscriber = subscriber
-            self._reader = asyncio.create_task(self._read(subscriber), name="penstock wake-ups")
-            self._leave_later()
+        """One for all who come at the same time; whoever gives up leaves it to the others."""
+        if self._is_released:
+            return
+        if self._starting is None:
+            self._starting = asyncio.get_running_loop().create_task(self._start(), name="penstock wake-ups")
+            self._starting.add_done_callback(self._started)
+        await asyncio.shield(self._starting)
+
+    async def _start(self) -> None:
+        subscriber = self._client.pubsub()
+        try:
+            await subscriber.psubscribe(TOPICS)
+        except BaseException:
+            await subscriber.close()
+            raise
+        self._subscriber = subscriber
+        self._reader = asyncio.create_task(self._read(subscriber), name="penstock wake-ups")
+        self._leave_later(_LINGER_S)
+
+    def _started(self, starting: asyncio.Task[None]) -> None:
+        self._starting = None
+        if not starting.cancelled():
+            starting.exception()  # those who waited have it; nobody may be left who did
 
     async def _read(self, subscriber: Subscriber) -> None:
         try:
@@ -108,6 +121,9 @@ class Wakeups:
         self.release()
         if self._leaving is not None:
             self._leaving.cancel()
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
         if self._subscriber is not None:
             await self._subscriber.close()
         if self._reader is not None:
@@ -130,7 +146,8 @@ class Wakeups:
             del self._tickets[ticket.channel]
         self._count -= 1
         if not self._count:
-            self._leave_later()
+            self._idle_since_s = asyncio.get_running_loop().time()
+            self._leave_later(_LINGER_S)
 
     async def listen(self) -> bool:
         """Make sure that wake-ups come. True: they had ended, and some may have been missed."""
@@ -139,14 +156,18 @@ class Wakeups:
         await self._subscribe()
         return True
 
-    def _leave_later(self) -> None:
+    def _leave_later(self, delay_s: float) -> None:
         if self._leaving is None:
-            self._leaving = asyncio.get_running_loop().call_later(_LINGER_S, self._leave_if_idle)
+            self._leaving = asyncio.get_running_loop().call_later(delay_s, self._leave_if_idle)
 
     def _leave_if_idle(self) -> None:
         self._leaving = None
         if self._count:
             return  # the last who leaves starts the time again
+        left_s = self._idle_since_s + _LINGER_S - asyncio.get_running_loop().time()
+        if left_s > 0:
+            self._leave_later(left_s)
+            return
         subscriber, self._subscriber = self._subscriber, None
         if subscriber is not None:
             # Its reader ends with it, and nobody waits for either.

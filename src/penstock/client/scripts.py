@@ -136,4 +136,3 @@ def _parts(files: Mapping[str, str], name: str) -> list[str]:
         return [files[part] for part in found[1].split()] if found else []
     except KeyError as missing:
         raise ConfigError(f"{name}.lua uses {missing}, which does not lie beside it") from None
-

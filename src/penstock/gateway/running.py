@@ -36,7 +36,7 @@ from penstock.gateway.serving.listening import open_listener
 from penstock.gateway.serving.server import HttpServer
 from penstock.gateway.serving.workers import SHARED_DIRECTORY_VARIABLE, Supervisor
 from penstock.gateway.v1.staying import release
-from penstock.loops import loop_factory
+from penstock.loops import loop_factory, settle_memory
 
 _WORKER: Final = "penstock.gateway.running:run_worker"
 _SUPERVISED: Final = "penstock.gateway.running:run_supervised"
@@ -177,6 +177,7 @@ async def _serve(
     if on_ready is not None:
         loop.add_signal_handler(signal.SIGINT, stopped.set)
     async with open_gateway(config, sock=sock, worker=worker) as server:
+        settle_memory()
         if on_ready is not None:
             on_ready(server.port)
         await stopped.wait()

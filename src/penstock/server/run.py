@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from penstock.engine import Engine
 from penstock.engine.storage.environment import DEFAULT_MAX_BYTES, Durability
-from penstock.loops import loop_factory
+from penstock.loops import loop_factory, settle_memory
 from penstock.server.listener import Server
 from penstock.server.settings import ServerSettings
 from penstock.server.sockets import clients_that_fit
@@ -55,6 +55,7 @@ async def _serve(
         async with AsyncExitStack() as beside:
             if companion is not None:
                 await beside.enter_async_context(companion(server))
+            settle_memory()
             if on_ready is not None:
                 on_ready(server)
             await server.wait_until_asked_to_stop()

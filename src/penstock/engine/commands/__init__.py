@@ -3,6 +3,7 @@
 from penstock.engine.commands import (
     bitmaps,
     blocking,
+    channels,
     client_tracking,
     clients,
     connection,
@@ -34,6 +35,7 @@ from penstock.engine.commands import (
 __all__ = [
     "bitmaps",
     "blocking",
+    "channels",
     "client_tracking",
     "clients",
     "connection",

@@ -103,11 +103,11 @@ def _set_with_options(s: Session, argv: Argv) -> Reply:
         s.ks.set_string(key, argv[2], s.ks.deadline_of(key))
         s.ks.changed(key, EVENT_STRING, b"set")
     else:
-        _set_with_deadline(s, key, argv[2], deadline_ms)
+        set_with_deadline(s, key, argv[2], deadline_ms)
     return old if _OLD_VALUE in options else OK
 
 
-def _set_with_deadline(s: Session, key: bytes, value: bytes, deadline_ms: int | None) -> None:
+def set_with_deadline(s: Session, key: bytes, value: bytes, deadline_ms: int | None) -> None:
     """Set a key. A deadline that has passed is no exception: the key expires at its next use."""
     s.ks.set_string(key, value, deadline_ms)
     if s.ks.changes.observed:
@@ -124,26 +124,26 @@ def _tell_set(ks: Keyspace, key: bytes, deadline_ms: int | None) -> None:
 def setnx(s: Session, argv: Argv) -> Reply:
     if s.ks.exists(argv[1]):
         return 0
-    _set_with_deadline(s, argv[1], argv[2], None)
+    set_with_deadline(s, argv[1], argv[2], None)
     return 1
 
 
 @command("SETEX")
 def setex(s: Session, argv: Argv) -> Reply:
-    _set_with_deadline(s, argv[1], argv[3], deadline(argv[2], 1000, True, s.ks.unit.now_ms, "setex"))
+    set_with_deadline(s, argv[1], argv[3], deadline(argv[2], 1000, True, s.ks.unit.now_ms, "setex"))
     return OK
 
 
 @command("PSETEX")
 def psetex(s: Session, argv: Argv) -> Reply:
-    _set_with_deadline(s, argv[1], argv[3], deadline(argv[2], 1, True, s.ks.unit.now_ms, "psetex"))
+    set_with_deadline(s, argv[1], argv[3], deadline(argv[2], 1, True, s.ks.unit.now_ms, "psetex"))
     return OK
 
 
 @command("GETSET")
 def getset(s: Session, argv: Argv) -> Reply:
     old = s.ks.get_string(argv[1])
-    _set_with_deadline(s, argv[1], argv[2], None)
+    set_with_deadline(s, argv[1], argv[2], None)
     return old
 
 
@@ -187,7 +187,7 @@ def mget(s: Session, argv: Argv) -> Reply:
 def mset(s: Session, argv: Argv) -> Reply:
     _check_pairs(argv)
     for index in range(1, len(argv), 2):
-        _set_with_deadline(s, argv[index], argv[index + 1], None)
+        set_with_deadline(s, argv[index], argv[index + 1], None)
     return OK
 
 
@@ -197,7 +197,7 @@ def msetnx(s: Session, argv: Argv) -> Reply:
     if any(s.ks.exists(key) for key in argv[1::2]):
         return 0
     for index in range(1, len(argv), 2):
-        _set_with_deadline(s, argv[index], argv[index + 1], None)
+        set_with_deadline(s, argv[index], argv[index + 1], None)
     return 1
 
 

@@ -437,6 +437,11 @@ TRENEW            -5  wf   put:1   0.1.0  Put off the next delivery of messages
 TWRITE            -4  wmf  add:1   0.1.0  Add messages to a stream
 """
 
+#: Our own as well.
+CHANNEL: Final = """
+CHPUBLISH         -8  wmf  mod:1   0.1.0  Add messages to a durable channel
+"""
+
 #: Rows and ACL category by group, groups named as in COMMAND DOCS.
 GROUPS: Final[Mapping[str, tuple[str, str]]] = {
     "string": ("string", STRING),
@@ -455,6 +460,7 @@ GROUPS: Final[Mapping[str, tuple[str, str]]] = {
     "server": ("", SERVER),
     "cluster": ("", CLUSTER),
     "stream": ("stream", STREAM),
+    "channel": ("", CHANNEL),
 }
 
 #: Commands whose categories are not their group's. An entry holds for subcommands too.
