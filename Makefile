@@ -6,6 +6,8 @@ STORE ?= ./penstock-data.pen
 PORT ?= 6380
 HTTP_PORT ?= 8080
 PYTEST_ARGS ?=
+# Test processes; most tests wait for servers most of the time.
+JOBS ?= 3
 BENCH_ARGS ?=
 
 VENV := .venv
@@ -26,7 +28,7 @@ run: $(VENV)/.stamp-run ## serve an embedded store to Redis clients and over HTT
 	@exec $(BIN)/penstock serve $(STORE) --port $(PORT) --http-port $(HTTP_PORT)
 
 test: $(VENV)/.stamp-dev ## run all tests (PYTEST_ARGS="-k lists -x")
-	@$(BIN)/python -m pytest -m "not soak" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not soak" -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 check: $(VENV)/.stamp-dev ## lint, formatting, types, import contracts
 	@$(BIN)/ruff check

@@ -95,7 +95,10 @@ async def test_who_listens(client: penstock.Client, open_client: OpenClient, pla
         assert shard == [b"{c}s"]
         count = await client.execute("PUBSUB", "SHARDNUMSUB", "{c}s", route=penstock.ByKey("{c}s"))
         assert _mapping(count) == {b"{c}s": 1}
-    assert await _union(client, "CHANNELS") == set()
+    # The server hears of those who went on other connections than the one that is asked.
+    async with asyncio.timeout(10):
+        while await _union(client, "CHANNELS"):
+            await asyncio.sleep(0.01)
 
 
 async def _union(client: penstock.Client, *words: str) -> set[bytes]:

@@ -323,8 +323,8 @@ async def test_stopping_waits_for_answers(
     await queue.put(endpoint, "evt", BODY)
     await until(lambda: receiver.busy == 1)
     stopping = asyncio.create_task(worker.stop())
+    await asyncio.sleep(0)  # it has been told
     await queue.put(endpoint, "too late", BODY)
-    await asyncio.sleep(0)
     assert not stopping.done()
     go.set()
     await stopping

@@ -36,7 +36,7 @@ _LOG = logging.getLogger("penstock.gateway.webhook-out")
 
 _PAGE: Final = 100
 #: A lock outlives the work on one page by far; a dead worker's ends by itself.
-_LOCK_MS: Final = 30_000
+_LOCK_MS: Final = 5_000
 _SWEEP_S: Final = 60.0
 _PAUSE_S: Final = 1.0
 
