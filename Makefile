@@ -7,7 +7,7 @@ PORT ?= 6380
 HTTP_PORT ?= 8080
 PYTEST_ARGS ?=
 # Test processes; most tests wait for servers most of the time.
-JOBS ?= 3
+JOBS ?= 2
 BENCH_ARGS ?=
 
 VENV := .venv
