@@ -19,10 +19,11 @@ from penstock.channels.clocks import distance, following
 from penstock.channels.model import MAX_FETCH, Backlog, Batch, ChannelInfo, Message, parse_body
 from penstock.channels.receipts import Mark, Seal, unwrap, wrap
 from penstock.channels.waking import Ticket, Wakeups
+from penstock.client.asking import has_command
 from penstock.client.client import Client
 from penstock.client.facts import to_bytes
 from penstock.client.scripts import ScriptLibrary
-from penstock.errors import CommandError, ReceiptError, SubscriptionNotFoundError
+from penstock.errors import ReceiptError, SubscriptionNotFoundError
 
 _LOG = logging.getLogger(__name__)
 
@@ -91,11 +92,7 @@ class ChannelStore:
 
     async def _ask_native(self) -> bool:
         """Whether the server has CHPUBLISH itself; asked once."""
-        try:
-            reply: Any = await self._client.execute("COMMAND", "INFO", "CHPUBLISH")
-        except CommandError:  # an ACL may forbid to ask
-            reply = None
-        self._is_native = bool(reply) and any(reply.values() if isinstance(reply, dict) else reply)
+        self._is_native = await has_command(self._client, "CHPUBLISH")
         return self._is_native
 
     async def fetch(

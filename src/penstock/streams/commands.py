@@ -30,6 +30,7 @@ import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.client.asking import has_command
 from penstock.client.facts import to_bytes
 from penstock.client.scripts import ScriptLibrary
 from penstock.errors import CommandError, CommandTimeoutError
@@ -61,11 +62,7 @@ class StreamCommands:
     async def is_native(self) -> bool:
         """Whether the server has the commands itself."""
         if self._is_native is None:
-            try:
-                reply = await self._client.execute("COMMAND", "INFO", "TWRITE")
-            except CommandError:  # an ACL may forbid to ask
-                reply = None
-            self._is_native = bool(reply) and bool(_first(reply))
+            self._is_native = await has_command(self._client, "TWRITE")
         return self._is_native
 
     async def execute(self, *arguments: Argument, timeout_ms: int | None = None) -> Reply:
@@ -232,11 +229,6 @@ def _as_bytes(reply: Reply) -> Reply:
     if isinstance(reply, dict):
         return {_as_bytes(name): _as_bytes(value) for name, value in reply.items()}
     return reply
-
-
-def _first(reply: Reply) -> Any:
-    """The first item of what COMMAND INFO answers; RESP3 servers may make it a map."""
-    return next(iter(reply.values() if isinstance(reply, Mapping) else reply))
 
 
 def _is_wait(reply: Reply) -> bool:
