@@ -15,16 +15,15 @@ Subscriptions are in ``subscriptions``, followers in ``channel_events`` and ``so
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
-import re
 import uuid
+from functools import partial
 from typing import Final
 
 from penstock.channels.keys import is_id
 from penstock.channels.model import compact
 from penstock.errors import ContentError
-from penstock.gateway.auth.decisions import Action, AuthRejected, Rejection, Resource
+from penstock.gateway.auth.decisions import Action, Resource
 from penstock.gateway.http.requests import Request
 from penstock.gateway.http.responses import Refusal, Response
 from penstock.gateway.http.routing import Route
@@ -39,12 +38,12 @@ from penstock.gateway.v1.channel_requests import (
     next_link,
     refuse_other_sites,
 )
+from penstock.gateway.v1.listing import list_names, may_read, refuse_strangers
 from penstock.gateway.v1.problems import answer, refuse
-from penstock.gateway.v1.reading import DEFAULT_PAGE, MAX_PAGE, cursor, read_json, to_cursor, whole_number
+from penstock.gateway.v1.reading import read_json
 
 _BASE: Final = "/v1/channels"
 _KEY_DIGITS: Final = 40
-_MAX_GLOB_CHARS: Final = 200
 
 
 class ChannelRoutes:
@@ -67,40 +66,16 @@ class ChannelRoutes:
     # ------------------------------------------------------------------------- looking
 
     async def list(self, request: Request) -> Response:
-        await self._refuse_strangers(request)
-        limit = whole_number(request, "limit", DEFAULT_PAGE, 1, MAX_PAGE)
-        after = cursor(request, str, "")
-        glob = _glob(request)
-        page: list[str] = []
-        for name in await self._channels.names():
-            if name <= after or glob.match(name) is None or not await self._may_read(request, name):
-                continue
-            if len(page) == limit:
-                following = to_cursor(page[-1])
-                return answer(documents.ChannelPage(page, following), headers=[next_link(request, following)])
-            page.append(name)
-        return answer(documents.ChannelPage(page, None))
-
-    async def _refuse_strangers(self, request: Request) -> None:
-        """Before the store is searched. A token for some channels may list those."""
-        try:
-            await self._services.access.admit(request, Action.READ, Resource("channel", "*"))
-        except AuthRejected as error:
-            if error.kind is not Rejection.FORBIDDEN:
-                raise
+        await refuse_strangers(self._services, request, "channel")
+        names, following = await list_names(request, self._channels.names, partial(self._may_read, request))
+        headers = [next_link(request, following)] if following else ()
+        return answer(documents.ChannelPage(names, following), headers=headers)
 
     async def _may_read(self, request: Request, channel: str) -> bool:
         policy = self._services.rules.match(channel) if is_id(channel) else None
         if policy is None:
             return False
-        try:
-            resource = Resource("channel", channel)
-            await self._services.access.admit(request, Action.READ, resource, policy.jwt_rules)
-        except AuthRejected as error:
-            if error.kind is Rejection.UNAVAILABLE:
-                raise
-            return False
-        return True
+        return await may_read(self._services, request, Resource("channel", channel), policy.jwt_rules)
 
     async def info(self, request: Request) -> Response:
         policy = await admit(self._services, request, Action.READ)
@@ -185,10 +160,3 @@ def _checked_batch(batch: documents.PublishBatch) -> list[tuple[str, bytes]]:
         detail = f"{faults[0]['name']}: {faults[0]['detail']}"
         raise Refusal(400, "invalid-body", detail, errors=faults)
     return messages
-
-
-def _glob(request: Request) -> re.Pattern[str]:
-    text = request.query.get("match", "*")
-    if len(text) > _MAX_GLOB_CHARS:
-        raise Refusal(400, "invalid-parameter", f"match may have at most {_MAX_GLOB_CHARS} characters")
-    return re.compile(fnmatch.translate(text))

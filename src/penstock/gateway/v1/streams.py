@@ -19,12 +19,11 @@ in ``stream_groups``. What streams are and do is known to ``penstock.streams`` a
 from __future__ import annotations
 
 import asyncio
-import fnmatch
-import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
-from penstock.gateway.auth.decisions import Action, AuthRejected, Rejection, Resource
+from penstock.gateway.auth.decisions import Action, Resource
 from penstock.gateway.config.durations import parse_duration_ms
 from penstock.gateway.http.requests import Request
 from penstock.gateway.http.responses import Headers, Refusal, Response, Streaming
@@ -36,13 +35,12 @@ from penstock.gateway.v1 import stream_documents as documents
 from penstock.gateway.v1.bodies import read_optional_json
 from penstock.gateway.v1.channel_requests import next_link, refuse_other_sites
 from penstock.gateway.v1.feeds import CREDENTIAL_S
+from penstock.gateway.v1.listing import list_names, may_read, refuse_strangers
 from penstock.gateway.v1.problems import answer, refuse
 from penstock.gateway.v1.reading import (
     DEFAULT_PAGE,
     MAX_PAGE,
     bad,
-    cursor,
-    to_cursor,
     wait_ms,
     whole_number,
 )
@@ -63,7 +61,6 @@ from penstock.streams import Stream, StreamCommands
 STREAMS: Final = "/v1/streams"
 STREAM: Final = STREAMS + "/{stream}"
 
-_MAX_GLOB_CHARS: Final = 200
 _DURATION_MS: Final = 3_600_000
 _MAX_DURATION_MS: Final = 24 * 3_600_000
 _UP_TO_DATE: Final = (b"stream-up-to-date", b"true")
@@ -100,19 +97,10 @@ class StreamRoutes:
     # ------------------------------------------------------------------------- looking after
 
     async def list(self, request: Request) -> Response:
-        await self._refuse_strangers(request)
-        limit = whole_number(request, "limit", DEFAULT_PAGE, 1, MAX_PAGE)
-        after = cursor(request, str, "")
-        glob = _glob(request)
-        page: list[str] = []
-        for name in await self._names():
-            if name <= after or glob.match(name) is None or not await self._may_read(request, name):
-                continue
-            if len(page) == limit:
-                following = to_cursor(page[-1])
-                return answer(documents.StreamPage(page, following), headers=[next_link(request, following)])
-            page.append(name)
-        return answer(documents.StreamPage(page, None))
+        await refuse_strangers(self._services, request, "stream")
+        names, following = await list_names(request, self._names, partial(self._may_read, request))
+        headers = [next_link(request, following)] if following else ()
+        return answer(documents.StreamPage(names, following), headers=headers)
 
     async def _names(self) -> Sequence[str]:
         """Of all streams that HTTP can spell, in order."""
@@ -124,25 +112,11 @@ class StreamRoutes:
                 continue
         return sorted(names)
 
-    async def _refuse_strangers(self, request: Request) -> None:
-        """Before the store is searched. A token for some streams may list those."""
-        try:
-            await self._services.access.admit(request, Action.READ, Resource("stream", "*"))
-        except AuthRejected as error:
-            if error.kind is not Rejection.FORBIDDEN:
-                raise
-
     async def _may_read(self, request: Request, stream: str) -> bool:
         rule = rule_of(self._services, stream)
         if rule is None or not rule.readable:
             return False
-        try:
-            await self._services.access.admit(request, Action.READ, Resource("stream", stream))
-        except AuthRejected as error:
-            if error.kind is Rejection.UNAVAILABLE:
-                raise
-            return False
-        return True
+        return await may_read(self._services, request, Resource("stream", stream))
 
     async def put(self, request: Request) -> Response:
         name = await admit(self._services, request, Action.ADMIN)
@@ -295,13 +269,6 @@ def _duration_ms(request: Request) -> int:
     if duration_ms <= 0:
         raise bad("for", "a duration above 0", text)
     return min(duration_ms, _MAX_DURATION_MS)
-
-
-def _glob(request: Request) -> re.Pattern[str]:
-    text = request.query.get("match", "*")
-    if len(text) > _MAX_GLOB_CHARS:
-        raise bad("match", f"at most {_MAX_GLOB_CHARS} characters", text)
-    return re.compile(fnmatch.translate(text))
 
 
 def _fields(policy: documents.StreamPolicy) -> dict[str, Any]:
