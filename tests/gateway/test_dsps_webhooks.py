@@ -371,3 +371,23 @@ async def test_finished_deliveries_can_be_looked_up(start: Start, receiver: Rece
     delivery = await gateway.services.webhooks.queue.find("audit", "room-1/m-1/1")
     assert delivery is not None
     assert (delivery.status, delivery.attempts) == (Status.DONE, 1)
+
+
+# ---------------------------------------------------------------------------------- tidiness
+
+
+async def test_outboxes_that_nobody_fills_are_forgotten(start: Start, receiver: Receiver) -> None:
+    gateway = await start(channels=channel_hook(receiver.url))
+    store = gateway.services.store
+    await gateway.publish("m-1", channel="room-1")
+    await until(lambda: receiver.received)
+    await store.execute("ZADD", "channels.outboxes", 1, "room-2")
+    await store.execute("PUBLISH", "channels.outboxes", "room-2")  # as if it had to be looked at
+
+    async def known() -> set[bytes]:
+        return set(await store.zrange("channels.outboxes", 0, -1))
+
+    async def is_forgotten() -> bool:
+        return await known() == {b"room-1"}
+
+    await until(is_forgotten)

@@ -79,6 +79,9 @@ class Channels(Protocol):
     async def outboxes(self) -> list[str]:
         """Channels that may have something in their outbox."""
 
+    async def forget_outbox(self, channel: str) -> None:
+        """Of an empty outbox; it stays known while its channel may publish without saying so again."""
+
     async def probe(self) -> dict[str, Any]:
         """Answers when it can work, with a word for each store; raises why not."""
 

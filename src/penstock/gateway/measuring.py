@@ -110,6 +110,9 @@ class MeasuredChannels:
     async def outboxes(self) -> list[str]:
         return await self._channels.outboxes()
 
+    async def forget_outbox(self, channel: str) -> None:
+        await self._channels.forget_outbox(channel)
+
     async def probe(self) -> dict[str, Any]:
         return await self._channels.probe()
 

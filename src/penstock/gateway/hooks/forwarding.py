@@ -8,7 +8,8 @@ Rules
    after giving the lock back, so that an entry that came in between is not left. Who found it locked
    looks again a little later: its holder may have died.
 3. Woken by pub/sub. What a dead worker left is found when another starts, after a gap, and once a minute.
-4. A queue that is full makes entries wait in the outbox. An entry that no queue would ever take is left
+4. An outbox that was empty for long, and whose channel may not publish unannounced, is forgotten.
+5. A queue that is full makes entries wait in the outbox. An entry that no queue would ever take is left
    out, and logged: others must not wait behind it for ever.
 """
 
@@ -142,6 +143,8 @@ class Forwarder:
             left = await self._channels.forwarded(channel, entries) if entries else 0
         finally:
             await self._client.execute("DEL", lock)
+        if not entries:
+            await self._channels.forget_outbox(channel)
         if left:
             return True
         return bool(await self._channels.read_outbox(channel, 1))
