@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 import penstock.front
 from penstock.channels import Channels, ChannelStore
@@ -58,9 +58,6 @@ from penstock.gateway.v1.streams import StreamRoutes
 from penstock.gateway.v1.subscriptions import SubscriptionRoutes
 from penstock.gateway.v1.tokens import TokenRoutes
 from penstock.webhooks import BreakerPolicy
-
-#: A worker that cannot reach its storages must say so soon: clients wait.
-_COMMAND_TIMEOUT_MS: Final = 5_000
 
 
 @asynccontextmanager

@@ -32,7 +32,7 @@ from penstock.gateway.observing.access_log import AccessLog
 from penstock.gateway.observing.logs import Logs
 from penstock.gateway.observing.outlet import Outlet
 from penstock.gateway.services import Services
-from penstock.gateway.serving.listening import open_listener
+from penstock.gateway.serving.listening import adopt_listener, open_listener
 from penstock.gateway.serving.server import HttpServer
 from penstock.gateway.serving.workers import SHARED_DIRECTORY_VARIABLE, Supervisor
 from penstock.gateway.v1.staying import release
@@ -154,14 +154,14 @@ def start_beside(config: GatewayConfig) -> Beside:
 def run_supervised(payload: bytes, descriptor: int, index: int, count: int) -> int:
     """What the supervisor of :func:`start_beside` runs."""
     config: GatewayConfig = pickle.loads(payload)
-    return _supervisor(config, socket.socket(fileno=descriptor)).run()
+    return _supervisor(config, adopt_listener(descriptor)).run()
 
 
 def run_worker(payload: bytes, descriptor: int, index: int, count: int) -> int:
     """What each process of a supervisor runs. The payload came from our parent, through a pipe."""
     config: GatewayConfig = pickle.loads(payload)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(config, socket.socket(fileno=descriptor), index, None))
+        runner.run(_serve(config, adopt_listener(descriptor), index, None))
     return 0
 
 

@@ -16,7 +16,8 @@
 ``describing``      every key as a row of the reference
 ==================  ==================================================================
 
-Rules: knows nothing of the rest of the gateway. Everything wrong is one ``ConfigError``.
+Rules: knows nothing of the rest of the gateway but the list of private networks (``auth.networks``).
+Everything wrong is one ``ConfigError``.
 """
 
 from __future__ import annotations

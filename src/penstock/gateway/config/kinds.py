@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
+from penstock.gateway.auth import networks
+
 #: What a dump shows instead of a secret.
 MASK: Final = "***"
 
@@ -98,17 +100,7 @@ LogLevel: TypeAlias = Annotated[Literal["DEBUG", "INFO", "WARN", "ERROR", "FATAL
 
 #: Loopback, link-local and private addresses: who is near, unless the file says otherwise.
 PRIVATE_NETWORKS: Final[tuple[Network, ...]] = tuple(
-    ipaddress.ip_network(text)
-    for text in (
-        "10.0.0.0/8",
-        "172.16.0.0/12",
-        "192.168.0.0/16",
-        "fc00::/7",
-        "127.0.0.0/8",
-        "169.254.0.0/16",
-        "::1/128",
-        "fe80::/10",
-    )
+    ipaddress.ip_network(text) for text in networks.PRIVATE_NETWORKS.texts
 )
 
 

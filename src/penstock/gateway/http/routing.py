@@ -32,8 +32,6 @@ class Route:
     refuse: Refuse
     #: what documentation says; see ``gateway.openapi``
     doc: Any = None
-    #: whether big answers may be compressed and default headers are sent
-    is_plain: bool = False
 
 
 @dataclass(slots=True)
