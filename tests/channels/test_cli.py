@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import penstock.blocking
-from penstock.cli.main import main
+from tests.shell import Shell
 
 COMMAND = [sys.executable, "-m", "penstock.cli.main", "channel"]
 
@@ -24,31 +23,9 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("real_servers").get("valkey").url)
 
 
-class Shell:
-    """The command line, in this process."""
-
-    def __init__(self, capture: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-        self._capture = capture
-        self._monkeypatch = monkeypatch
-
-    def __call__(self, *words: str, stdin: bytes = b"") -> str:
-        status, out, errors = self.ended(*words, stdin=stdin)
-        assert (status, errors) == (0, "")
-        return out
-
-    def ended(self, *words: str, stdin: bytes = b"") -> tuple[int, str, str]:
-        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        try:
-            status = main(["channel", *words])
-        except SystemExit as end:  # argparse
-            status = int(end.code or 0)
-        out, errors = self._capture.readouterr()
-        return status, out.decode(), errors.decode()
-
-
 @pytest.fixture
 def run(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    return Shell(capsysbinary, monkeypatch)
+    return Shell("channel", capsysbinary, monkeypatch)
 
 
 def test_a_subscriber_gets_each_message_once(run: Shell, where: str) -> None:
@@ -102,8 +79,7 @@ def test_bad_words_are_one_sentence(
     run: Shell, tmp_path: Path, words: tuple[str, ...], sentence: str
 ) -> None:
     where = str(tmp_path / "store.pen")
-    status, out, errors = run.ended(*(word.replace("{where}", where) for word in words))
-    assert (status, out) == (1, "")
+    errors = run.failure(*(word.replace("{where}", where) for word in words))
     assert errors.startswith("penstock: ")
     assert sentence in errors
     assert errors.count("\n") == 1

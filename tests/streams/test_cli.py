@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 import penstock.blocking
-from penstock.cli.main import main
+from tests.shell import Shell
 
 COMMAND = [sys.executable, "-m", "penstock.cli.main", "stream"]
 
@@ -26,36 +25,9 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("real_servers").get("valkey").url)
 
 
-class Shell:
-    """The command line, in this process."""
-
-    def __init__(self, capture: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-        self._capture = capture
-        self._monkeypatch = monkeypatch
-
-    def __call__(self, *words: str, stdin: bytes = b"") -> str:
-        status, out, errors = self._run(words, stdin)
-        assert (status, errors) == (0, "")
-        return out
-
-    def failure(self, *words: str, status: int = 1) -> str:
-        found, out, errors = self._run(words, b"")
-        assert (found, out) == (status, "")
-        return errors
-
-    def _run(self, words: tuple[str, ...], stdin: bytes) -> tuple[int, str, str]:
-        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        try:
-            status = main(["stream", *words])
-        except SystemExit as end:  # argparse
-            status = int(end.code or 0)
-        out, errors = self._capture.readouterr()
-        return status, out.decode(), errors.decode()
-
-
 @pytest.fixture
 def run(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    return Shell(capsysbinary, monkeypatch)
+    return Shell("stream", capsysbinary, monkeypatch)
 
 
 def test_writing_and_reading(run: Shell, where: str) -> None:
