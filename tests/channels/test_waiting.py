@@ -258,7 +258,7 @@ async def test_a_user_who_may_not_publish_wake_ups(ps: penstock.Penstock, url: s
 async def test_the_subscription_is_given_up_when_nobody_waits(
     ps: penstock.Penstock, room: Channel, store: ChannelStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.channels.waking._LINGER_S", 0.05)
+    monkeypatch.setattr("penstock.client.waking._LINGER_S", 0.05)
 
     async def patterns() -> Any:
         return await ps.execute("PUBSUB", "NUMPAT")

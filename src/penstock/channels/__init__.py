@@ -5,7 +5,6 @@
 ``clocks``    the arithmetic of clocks, across their wrap
 ``model``     messages, batches, JSON text
 ``receipts``  what an acknowledgement must bring
-``waking``    who waits, and what wakes them
 ``port``      what a keeper of channels can do
 ``store``     … in one store; ``lua/`` has the steps that must not be divided
 ``merging``   what several stores gave, as one

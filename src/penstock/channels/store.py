@@ -18,11 +18,11 @@ from penstock.channels import keys
 from penstock.channels.clocks import distance, following
 from penstock.channels.model import MAX_FETCH, Backlog, Batch, ChannelInfo, Message, parse_body
 from penstock.channels.receipts import Mark, Seal, unwrap, wrap
-from penstock.channels.waking import Ticket, Wakeups
 from penstock.client.asking import has_command
 from penstock.client.client import Client
 from penstock.client.facts import to_bytes
 from penstock.client.scripts import ScriptLibrary
+from penstock.client.waking import Ticket, Wakeups
 from penstock.errors import ReceiptError, SubscriptionNotFoundError
 
 _LOG = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class ChannelStore:
         self.name = name
         self._client = client
         self._scripts = ScriptLibrary(client, "penstock.channels")
-        self._wakeups = Wakeups(client)
+        self._wakeups = Wakeups(client, keys.TOPICS, keys.channel_of_topic)
         self._seal = Seal(name, secret) if secret else None
         self._is_native: bool | None = None
         #: (channel, subscriber) -> loop time until which their lives need not be renewed

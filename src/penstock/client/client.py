@@ -293,6 +293,11 @@ class Client(Commands):
         """How it behaves; fixed since it was opened."""
         return self._settings
 
+    @property
+    def is_cluster(self) -> bool:
+        """Whether keys are spread over several servers."""
+        return self._target.kind == "cluster"
+
     def statistics(self) -> dict[str, Any]:
         """What is in flight, waiting, discarded, by server; private connections; the cache."""
         return {} if self._core is None else self._core.statistics()

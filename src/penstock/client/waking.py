@@ -1,5 +1,6 @@
-"""Who waits for which channel, and the wake-ups that reach them from any process.
+"""Who waits for which subject, and the wake-ups that reach them from any process.
 
+    wakeups = Wakeups(client, "dsps.c.*", channel_of_topic)
     with await wakeups.ticket("room-7") as ticket:
         while not (found := await look()):
             if not await ticket.wait(30.0): break
@@ -8,7 +9,7 @@ Rules
 -----
 1. A ticket that exists hears every wake-up from then on, so looking after taking it misses nothing;
    ``wait`` forgets what it heard, so look again after each.
-2. All waiters of a client share one subscription to all topics. It is made with the first ticket and given
+2. All waiters share one subscription, to the pattern of all topics. It is made with the first ticket and given
    up when nobody has waited for a time.
 3. Whatever may have been missed (a lost connection, a full queue) wakes everybody: looking once too often
    is cheap.
@@ -21,10 +22,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from penstock.channels.keys import TOPICS, channel_of_topic
 from penstock.client.client import Client
 from penstock.client.facts import to_bytes
 from penstock.client.pubsub import Message, Subscriber
@@ -37,10 +38,12 @@ _LINGER_S: Final = 60.0
 
 
 class Wakeups:
-    """The waiters of one client."""
+    """The waiters of one client for what one pattern of topics tells; each topic names a subject."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, pattern: str, subject_of: Callable[[str], str]) -> None:
         self._client = client
+        self._pattern = pattern
+        self._subject_of = subject_of
         self._tickets: dict[str, set[Ticket]] = {}
         self._count = 0
         self._subscriber: Subscriber | None = None
@@ -56,10 +59,10 @@ class Wakeups:
         """How many tickets there are."""
         return self._count
 
-    async def ticket(self, channel: str) -> Ticket:
-        """A place among the waiters of a channel; it hears everything from now on."""
+    async def ticket(self, subject: str) -> Ticket:
+        """A place among the waiters of a subject; it hears everything from now on."""
         await self.listen()
-        return Ticket(self, channel)
+        return Ticket(self, subject)
 
     async def _subscribe(self) -> None:
         """One for all who come at the same time; whoever gives up leaves it to the others."""
@@ -73,7 +76,7 @@ class Wakeups:
     async def _start(self) -> None:
         subscriber = self._client.pubsub()
         try:
-            await subscriber.psubscribe(TOPICS)
+            await subscriber.psubscribe(self._pattern)
         except BaseException:
             await subscriber.close()
             raise
@@ -90,21 +93,21 @@ class Wakeups:
         try:
             async for item in subscriber:
                 if isinstance(item, Message):
-                    self._wake(channel_of_topic(to_bytes(item.channel).decode("utf-8", "replace")))
+                    self._wake(self._subject_of(to_bytes(item.channel).decode("utf-8", "replace")))
                 else:
                     self._wake_all()
         except ClosedError:
             pass
         except PenstockError:
-            _LOG.exception("wake-ups of channels ended; the next one who waits starts them again")
+            _LOG.exception("wake-ups ended; the next one who waits starts them again")
         finally:
             # Whoever waits now would wait in vain: they look again, and their next wait subscribes.
             if self._subscriber is subscriber:
                 self._subscriber = None
             self._wake_all()
 
-    def _wake(self, channel: str) -> None:
-        for ticket in self._tickets.get(channel, ()):
+    def _wake(self, subject: str) -> None:
+        for ticket in self._tickets.get(subject, ()):
             ticket.wake()
 
     def _wake_all(self) -> None:
@@ -136,14 +139,14 @@ class Wakeups:
         return self._is_released
 
     def join(self, ticket: Ticket) -> None:
-        self._tickets.setdefault(ticket.channel, set()).add(ticket)
+        self._tickets.setdefault(ticket.subject, set()).add(ticket)
         self._count += 1
 
     def leave(self, ticket: Ticket) -> None:
-        tickets = self._tickets[ticket.channel]
+        tickets = self._tickets[ticket.subject]
         tickets.discard(ticket)
         if not tickets:
-            del self._tickets[ticket.channel]
+            del self._tickets[ticket.subject]
         self._count -= 1
         if not self._count:
             self._idle_since_s = asyncio.get_running_loop().time()
@@ -178,11 +181,11 @@ class Wakeups:
 class Ticket:
     """One waiter."""
 
-    __slots__ = ("_future", "_is_woken", "_wakeups", "channel")
+    __slots__ = ("_future", "_is_woken", "_wakeups", "subject")
 
-    def __init__(self, wakeups: Wakeups, channel: str) -> None:
+    def __init__(self, wakeups: Wakeups, subject: str) -> None:
         self._wakeups = wakeups
-        self.channel = channel
+        self.subject = subject
         self._future: asyncio.Future[None] | None = None
         self._is_woken = False
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.channels.waking import Ticket, Wakeups
+from penstock.channels.keys import channel_of_topic
 from penstock.client.pubsub import Dropped, Gap, Message
+from penstock.client.waking import Ticket, Wakeups
 from penstock.errors import ClosedError, ConnectionLostError
 
 #: Longer than a test takes: who returns was woken.
@@ -64,7 +65,7 @@ def client() -> FakeClient:
 
 @pytest.fixture
 async def wakeups(client: FakeClient) -> AsyncIterator[Wakeups]:
-    wakeups = Wakeups(client)  # type: ignore[arg-type]
+    wakeups = Wakeups(client, "dsps.c.*", channel_of_topic)  # type: ignore[arg-type]
     yield wakeups
     await wakeups.close()
 
@@ -136,7 +137,7 @@ async def test_a_reader_that_fails_is_started_again(
         wait = await begin(ticket)
         client.say(ConnectionLostError("gone"))
         assert await wait
-        assert "wake-ups of channels ended" in caplog.text
+        assert "wake-ups ended" in caplog.text
         assert await asyncio.wait_for(ticket.wait(LONG_S), 10)  # something may have been missed: look
         assert len(client.subscribers) == 2
         wait = await begin(ticket)
