@@ -17,7 +17,13 @@
     ├── AuthenticationError   credentials were refused, or a signature is not right
     ├── WatchError            watched keys changed; nothing of the transaction ran
     ├── UsageError            it cannot be done this way; the message says how
-    │   └── ContentError        a message is not JSON
+    │   ├── ContentError        a message is not JSON
+    │   ├── DefinitionError     a pipeline's definition is wrong; it lists every problem
+    │   └── UnknownPipelineError no such pipeline, or no such version of it
+    ├── TransactionError      a transaction cannot do what was asked of it
+    │   ├── TransactionNotFoundError  neither the store nor the archive has it
+    │   ├── DuplicateError      the external id is taken by another body
+    │   └── TransactionEndedError  it has ended, or is not in a state for this
     ├── SubscriptionNotFoundError  the channel has no such subscriber (any more)
     ├── ReceiptError          a receipt was not issued for this subscriber, or was tampered with
     ├── UnavailableError      too few stores answered; the message says how many
@@ -109,6 +115,41 @@ class UsageError(PenstockError):
 
 class ContentError(UsageError):
     """The content of a message is not JSON."""
+
+
+class DefinitionError(UsageError):
+    """A pipeline's definition is wrong; nothing was saved."""
+
+    def __init__(self, *problems: str) -> None:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(f"{problems[0]}{more}")
+        #: every problem, each with the path to it
+        self.problems = problems
+
+
+class UnknownPipelineError(UsageError):
+    """There is no such pipeline, or it has no such version; the message tells which."""
+
+
+class TransactionError(PenstockError):
+    """A transaction cannot do what was asked of it; the message tells why."""
+
+
+class TransactionNotFoundError(TransactionError):
+    """Neither the store nor the archive has it, or it belongs to another owner."""
+
+
+class DuplicateError(TransactionError):
+    """The external id belongs to a transaction that was started with another body."""
+
+    def __init__(self, message: str, transaction: str) -> None:
+        super().__init__(message)
+        #: the id of the one that has it
+        self.transaction = transaction
+
+
+class TransactionEndedError(TransactionError):
+    """It has ended already, or is not in a state in which this can be done."""
 
 
 class SubscriptionNotFoundError(PenstockError):
