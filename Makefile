@@ -12,7 +12,7 @@ BENCH_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
-DEV := .[gateway,test,check,bench]
+DEV := .[archive,gateway,test,check,bench]
 # The build backend is installed first, pinned like the rest, so that no build fetches its own.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
@@ -56,7 +56,7 @@ define install
 endef
 
 $(VENV)/.stamp-run: pyproject.toml constraints.txt
-	$(call install,.[gateway])
+	$(call install,.[archive,gateway])
 	@touch $@
 
 # The development environment serves `make run` too.

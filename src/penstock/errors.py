@@ -24,6 +24,9 @@
     │   ├── TransactionNotFoundError  neither the store nor the archive has it
     │   ├── DuplicateError      the external id is taken by another body
     │   └── TransactionEndedError  it has ended, or is not in a state for this
+    ├── StepError             raised by a step to end it; a bare one is not raised
+    │   ├── StepFailedError     it did not work; it may be tried again, if its policy says so
+    │   └── StepAbortedError    the transaction must end, and is not tried again
     ├── SubscriptionNotFoundError  the channel has no such subscriber (any more)
     ├── ReceiptError          a receipt was not issued for this subscriber, or was tampered with
     ├── UnavailableError      too few stores answered; the message says how many
@@ -150,6 +153,25 @@ class DuplicateError(TransactionError):
 
 class TransactionEndedError(TransactionError):
     """It has ended already, or is not in a state in which this can be done."""
+
+
+class StepError(PenstockError):
+    """How a step says that it did not succeed: ``note`` is for people, ``output`` for whoever asks."""
+
+    def __init__(self, note: str, output: object = None, *, names: tuple[str, ...] = ()) -> None:
+        super().__init__(note)
+        self.note = note
+        self.output = output
+        #: by which retry policies know it, beside the names of its class and their bases
+        self.names = names
+
+
+class StepFailedError(StepError):
+    """The step did not work. It is tried again if its retry policy says so."""
+
+
+class StepAbortedError(StepError):
+    """The transaction must end here; nothing is tried again."""
 
 
 class SubscriptionNotFoundError(PenstockError):

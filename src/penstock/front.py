@@ -3,6 +3,7 @@
     async with penstock.open("./shop.pen") as ps:
         await ps.stream("orders").write("eu", b"…")
         await ps.channel("room-7").publish("msg-1", {"text": "hi"})
+        handle = await ps.transactions.start("checkout", {"cart": 42})
 
 Only names are joined here. The client knows nothing of facilities, and they nothing of one another.
 """
@@ -11,14 +12,20 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from penstock.channels import Channel, ChannelStore
 from penstock.channels.model import EXPIRE_MS
 from penstock.client.client import Client
 from penstock.client.config import open_settings
+from penstock.delivering import StoreOutlet
+from penstock.errors import UsageError
 from penstock.streams import Stream, StreamCommands
 from penstock.streams.arguments import Name
+from penstock.transactions import Transactions
+
+if TYPE_CHECKING:
+    from penstock.transactions.archive.sink import ArchiveSink
 
 
 class Penstock(Client):
@@ -36,7 +43,23 @@ class Penstock(Client):
         """All channels that somebody used lately. Reads the whole keyspace: for people, not for programs."""
         return await self._channels.names()
 
+    @cached_property
+    def transactions(self) -> Transactions:
+        """Pipelines of steps: start them, look at them, run workers."""
+        return Transactions(self, outlet=StoreOutlet(self._stream_commands, self._channels))
+
+    def with_archive(self, archive: ArchiveSink) -> Self:
+        """Transactions that left the store are found there; to be said before they are first used."""
+        if "transactions" in self.__dict__:
+            raise UsageError("say with_archive() before transactions are used")
+        self.__dict__["transactions"] = Transactions(
+            self, outlet=StoreOutlet(self._stream_commands, self._channels), archive=archive
+        )
+        return self
+
     async def close(self) -> None:
+        if "transactions" in self.__dict__:
+            await self.transactions.close()
         if "_channels" in self.__dict__:
             await self._channels.close()
         await super().close()

@@ -9,8 +9,8 @@ Rules
 -----
 1. A ticket that exists hears every wake-up from then on, so looking after taking it misses nothing;
    ``wait`` forgets what it heard, so look again after each.
-2. All waiters share one subscription, to the pattern of all topics. It is made with the first ticket and given
-   up when nobody has waited for a time.
+2. All waiters share one subscription, to the pattern of all topics. It is made with the first ticket and
+   given up when nobody has waited for a time.
 3. Whatever may have been missed (a lost connection, a full queue) wakes everybody: looking once too often
    is cheap.
 4. ``release`` ends every wait for good: somebody wants to stop.

@@ -6,9 +6,10 @@ Every key of a partition begins with its prefix, ``{p0}.``, so that all of them 
     tx-3-018c2f5a7b3e91d0…          partition 3, then the time of its start and 80 random bits, hex
     tx-3-018c2f5a7b3e91d0….2.0      a child of it: of its second join, at place 0
 
-Topics (PUB/SUB): ``tx.work.<group>`` (a queue stopped being empty; says which partition), ``tx.agenda`` (something
-becomes due earlier than workers know), ``tx.worker.<worker>`` (a transaction it has is to end), ``tx.events.<tx>``
-(something happened to it, for those who listen), ``tx.webhooks``, ``tx.pipelines`` (a name: drop what you know).
+Topics (PUB/SUB): ``tx.work.<group>`` (a queue stopped being empty; says which partition), ``tx.agenda``
+(something becomes due earlier than workers know), ``tx.worker.<worker>`` (a transaction it has is to end),
+``tx.events.<tx>`` (something happened to it, for those who listen), ``tx.webhooks``, ``tx.pipelines`` (a
+name: drop what you know).
 
 Nothing here sends anything.
 """

@@ -4,9 +4,9 @@
     started = await store.start("checkout", b'{"cart": 42}', owner="acme")
     taken = await store.dequeue(0, "worker-1", ["shop"], limit=10, lease_ms=30_000)
 
-Rules: a call is one script on one partition, or the sum of calls on all. Time is the store's. A call whose reply was
-lost (``OutcomeUnknownError``) may be repeated: settling counts its writes, a start is recognised by its
-external id or its own id, and what a lost dequeue took comes back after its lease.
+Rules: a call is one script on one partition, or the sum of calls on all. Time is the store's. A call whose
+reply was lost (``OutcomeUnknownError``) may be repeated: settling counts its writes, a start is recognised by
+its external id or its own id, and what a lost dequeue took comes back after its lease.
 
 Nothing here knows pipelines' steps, workers, or HTTP.
 """
@@ -263,8 +263,14 @@ def limit_text(limit: Limit, partitions: int) -> str:
     def share(number: int) -> int:
         return -(-number // partitions)
 
-    rate = limit.rate / partitions
-    return f"{int(limit.is_paused)} {share(limit.concurrency)} {rate:g} {share(limit.burst)} {share(limit.max_queued)}"
+    numbers = (
+        int(limit.is_paused),
+        share(limit.concurrency),
+        f"{limit.rate / partitions:g}",
+        share(limit.burst),
+        share(limit.max_queued),
+    )
+    return " ".join(map(str, numbers))
 
 
 def _fingerprint(pipeline: str, data: bytes) -> str:
@@ -285,7 +291,7 @@ def _started(reply: Sequence[Any], external_id: str | None) -> Started:
             )
         case "unknown":
             raise UnknownPipelineError(
-                f"there is no pipeline {words[0]!r}: commit and activate it, or start a worker that defines it"
+                f"there is no pipeline {words[0]!r}: commit and activate it, or start a worker that has it"
             )
         case "unknown-version":
             raise UnknownPipelineError(f"the pipeline has no version {words[0]!r}: commit it first")
@@ -296,5 +302,5 @@ def _started(reply: Sequence[Any], external_id: str | None) -> Started:
         case _:
             group, waiting, limit = words
             raise BackpressureError(
-                f"{waiting} transactions wait for node group {group!r} already (max_queued {limit}): try later"
+                f"{waiting} transactions wait for node group {group!r} (max_queued is {limit}): try later"
             )

@@ -1,0 +1,275 @@
+"""Performing one step, whatever its kind: what comes out is data (``outcomes``), never an exception.
+
+Rules: a step that throws, returns garbage or takes too long is an outcome like others. Only the loss of the
+lease and the worker's own stop leave through here. Functions in threads and processes cannot be interrupted:
+one that runs into its timeout is left alone, and its result is thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from concurrent.futures import BrokenExecutor, Executor
+from typing import Any, Final
+
+from penstock.errors import PenstockError, StepAbortedError, StepError, StepFailedError, UsageError
+from penstock.transactions.model import MAX_NOTE, Ending, to_json
+from penstock.transactions.pipelines import (
+    AnyStep,
+    CheckFields,
+    Delay,
+    Function,
+    Http,
+    MapFields,
+    Pipeline,
+    Progress,
+    Reply,
+    Retry,
+    Wait,
+)
+from penstock.transactions.worker.app import App, StepFunction
+from penstock.transactions.worker.context import StepContext, ThreadContext
+from penstock.transactions.worker.fields import check_fields, map_fields, placed
+from penstock.transactions.worker.holding import Held, LeaseLostError
+from penstock.transactions.worker.http_calls import HttpCaller, HttpStepError
+from penstock.transactions.worker.joining import is_join, perform_join
+from penstock.transactions.worker.outcomes import Done, Failed, HandedBack, Outcome, Suspend
+
+#: A step that this worker does not have: another version of the code may.
+UNKNOWN_STEP_RETRY: Final = Retry(limit=12, backoff_ms=1_000, factor=2.0, max_backoff_ms=60_000)
+UNKNOWN_STEP: Final = "UnknownStepError"
+_HTTP_TIMEOUT_MS: Final = 30_000
+
+
+class Pools:
+    """Where functions run that would block the event loop. Made when they are needed."""
+
+    def __init__(self, make_threads: Callable[[], Executor], make_processes: Callable[[], Executor]) -> None:
+        self._make: dict[str, Callable[[], Executor]] = {"thread": make_threads, "process": make_processes}
+        self._made: dict[str, Executor] = {}
+
+    def get(self, kind: str) -> Executor:
+        if kind not in self._made:
+            self._made[kind] = self._make[kind]()
+        return self._made[kind]
+
+    def renew(self, kind: str) -> None:
+        """One whose process was killed is of no use any more."""
+        broken = self._made.pop(kind, None)
+        if broken is not None:
+            broken.shutdown(wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        for executor in self._made.values():
+            executor.shutdown(wait=False, cancel_futures=True)
+        self._made.clear()
+
+
+class ProcessInput:
+    """What a function in another process is given: facts, and nothing that could write."""
+
+    __slots__ = ("args", "attempt", "id", "idempotency_key", "input", "metadata", "name", "owner")
+
+    def __init__(self, context: StepContext) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(context, name))
+
+
+class Performer:
+    """Performs the steps of an app."""
+
+    def __init__(self, app: App, pools: Pools, http: HttpCaller, *, is_stopping: Callable[[], bool]) -> None:
+        self._app = app
+        self._pools = pools
+        self._http = http
+        self._is_stopping = is_stopping
+
+    async def perform(
+        self, step: AnyStep, pipeline: Pipeline, held: Held, context: StepContext, path: str
+    ) -> Outcome:
+        """One attempt."""
+        try:
+            if is_join(step):
+                return perform_join(step, pipeline, held.record, context.number, path)
+            if isinstance(step, Function):
+                return await self._within(step.timeout_ms, self._call(step.name, context))
+            return await self._within(_limit_of(step), self._builtin(step, held, context))
+        except Suspend as suspend:
+            return suspend.outcome
+        except asyncio.CancelledError:
+            if held.cancel_reason:
+                return Failed(Ending.CANCELLED, held.cancel_reason)
+            if self._is_stopping():
+                return HandedBack()
+            raise
+        except LeaseLostError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a step throws is its own affair
+            return failure_of(error)
+
+    async def undo(self, name: str, context: StepContext, timeout_ms: int | None) -> Outcome:
+        """Call the function that undoes a step."""
+        try:
+            return await self._within(timeout_ms, self._call(name, context))
+        except Suspend as suspend:
+            return suspend.outcome
+        except asyncio.CancelledError:
+            if self._is_stopping():
+                return HandedBack()
+            raise
+        except LeaseLostError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            return failure_of(error)
+
+    @staticmethod
+    async def _within(timeout_ms: int | None, work: Awaitable[Outcome]) -> Outcome:
+        if timeout_ms is None:
+            return await work
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000) as limit:
+                return await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return Failed(Ending.TIMEOUT, f"it took more than {timeout_ms} ms", ("TimeoutError", "timeout"))
+
+    # -------------------------------------------------------------------------------------- functions
+
+    async def _call(self, name: str, context: StepContext) -> Outcome:
+        function = self._app.find(name)
+        if function is None:
+            return Failed(
+                Ending.INTERNAL_ERROR,
+                f"this worker has no step {name!r}: deploy the code that defines it",
+                (UNKNOWN_STEP,),
+                is_fault=True,
+            )
+        if function.runs_in == "loop":
+            return _result(name, await function.function(context))
+        return _result(name, await self._call_elsewhere(function, context))
+
+    async def _call_elsewhere(self, function: StepFunction, context: StepContext) -> Any:
+        loop = asyncio.get_running_loop()
+        given: Any
+        if function.runs_in == "thread":
+            given = ThreadContext(context, loop)
+        else:
+            given = ProcessInput(context)
+        try:
+            return await loop.run_in_executor(self._pools.get(function.runs_in), function.function, given)
+        except BrokenExecutor as error:
+            self._pools.renew(function.runs_in)
+            raise StepFailedError(
+                f"the process of step {function.name!r} died: {error}", names=("ProcessDied",)
+            ) from error
+
+    # -------------------------------------------------------------------------------------- the others
+
+    async def _builtin(self, step: AnyStep, held: Held, context: StepContext) -> Outcome:
+        data = context.input
+        match step:
+            case Delay():
+                await context.sleep(_delay_ms(step))
+                return Done()
+            case Wait():
+                return await self._wait(step, context)
+            case Progress():
+                await context.progress(step.report)
+                return Done()
+            case Reply():
+                output = None if step.output is None else to_json("output", step.output)
+                return Done(output, step.note, Ending(step.status))
+            case MapFields():
+                return Done(to_json("output", map_fields(step, data)))
+            case CheckFields():
+                return _check(step, context)
+            case Http():
+                answer = await self._http.call(
+                    step,
+                    data,
+                    idempotency_key=context.idempotency_key,
+                    timeout_ms=step.timeout_ms or _HTTP_TIMEOUT_MS,
+                )
+                return Done(to_json("output", placed(data, step.into, answer)))
+            case _:
+                raise UsageError(f"there is no way to perform a step of kind {step.kind!r}")
+
+    async def _wait(self, step: Wait, context: StepContext) -> Outcome:
+        value = await context.wait_for_switch(step.switch, timeout_ms=step.timeout_ms)
+        if value is None and step.on_timeout == "timeout":
+            return Failed(
+                Ending.TIMEOUT,
+                f"switch {step.switch!r} was not set within {step.timeout_ms} ms",
+                ("TimeoutError", "timeout"),
+            )
+        if step.into is None:
+            return Done()
+        return Done(to_json("output", placed(context.input, step.into, value)))
+
+
+def _limit_of(step: AnyStep) -> int | None:
+    """Of how long the worker waits; a wait for a switch sleeps in the store instead, HTTP has its own."""
+    return None if isinstance(step, Wait | Http) else step.timeout_ms
+
+
+def _delay_ms(step: Delay) -> int:
+    if step.ms is not None:
+        return step.ms
+    return random.randint(step.min_ms or 0, step.max_ms or step.min_ms or 0)
+
+
+def _check(step: CheckFields, context: StepContext) -> Outcome:
+    report = check_fields(step, context.input)
+    for note in report.notes:
+        context.log(note, "warning")
+    if report.problems:
+        return Failed(
+            Ending.FAILED,
+            "; ".join(report.problems)[:MAX_NOTE],
+            ("FieldError",),
+            to_json("output", {"problems": report.problems}),
+        )
+    return Done()
+
+
+def _result(name: str, returned: Any) -> Outcome:
+    if returned is None:
+        return Done()
+    if isinstance(returned, Done):
+        return returned
+    try:
+        return Done(to_json("what it returned", returned))
+    except UsageError as error:
+        return Failed(Ending.INTERNAL_ERROR, f"step {name!r}: {error}", ("OutputError",), is_fault=True)
+
+
+def failure_of(error: Exception) -> Failed:
+    """What a step threw, as an outcome."""
+    names = [base.__name__ for base in type(error).__mro__[:-2]]
+    if isinstance(error, StepError):
+        ending = Ending.ABORTED if isinstance(error, StepAbortedError) else Ending.FAILED
+        try:
+            output = None if error.output is None else to_json("output", error.output)
+        except UsageError:
+            output = None
+        names_of_all = (*error.names, *names, ending.value)
+        if isinstance(error, HttpStepError):
+            pause_ms = error.retry_after_ms or 0
+            return Failed(
+                ending,
+                error.note[:MAX_NOTE],
+                names_of_all,
+                output,
+                is_retryable=error.retryable,
+                pause_ms=pause_ms,
+            )
+        return Failed(ending, error.note[:MAX_NOTE], names_of_all, output)
+    if isinstance(error, TimeoutError) and not isinstance(error, PenstockError):
+        return Failed(Ending.TIMEOUT, _text(error), (*names, "timeout"))
+    return Failed(Ending.INTERNAL_ERROR, _text(error), (*names, "internal-error"), is_fault=True)
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:MAX_NOTE]

@@ -1,0 +1,479 @@
+"""A worker: takes transactions of its node groups under leases and carries them through their steps.
+
+    worker = Worker(store, registry, app, node_groups=["shop"], concurrency=64)
+    async with worker:                 # runs until the block is left
+        await worker.run()             # … or until stop() is called
+
+How it waits
+------------
+Nobody polls. A partition is *fresh* when something may be there for us: at the start, when a topic says so,
+when the time has come that a dequeue foretold, and while a dequeue gave as much as was asked for. It stops
+being fresh when a dequeue gives less, since the queues were empty then. All this is decided in ``_fresh``.
+
+Rules
+-----
+1. No more is taken than there are free places (``concurrency``): what waits, waits in the store, for anybody.
+2. Leases are renewed three times in their length; whoever is no longer ours is dropped.
+3. ``stop`` takes nothing more, lets steps end for ``grace_ms``, then interrupts them; what has not ended is
+   handed back at once, so nobody waits for a lease to run out.
+4. One transaction that cannot be worked with stops no other, and a store that is away stops nothing for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+
+from penstock.client.facts import to_bytes
+from penstock.client.pubsub import Message, Subscriber
+from penstock.clock import SystemClock
+from penstock.errors import ClosedError, ConfigError, DefinitionError, PenstockError, UnknownPipelineError
+from penstock.transactions import keys
+from penstock.transactions.model import Ending, TrailEntry, entry_to
+from penstock.transactions.outbox import OutboxForwarder
+from penstock.transactions.pipelines import PipelineRegistry
+from penstock.transactions.store import TransactionStore
+from penstock.transactions.worker.app import App
+from penstock.transactions.worker.flow import Flow
+from penstock.transactions.worker.holding import Held, LeaseLostError
+from penstock.transactions.worker.http_calls import HttpCaller
+from penstock.transactions.worker.performing import Performer, Pools
+from penstock.transactions.worker.settling import Settler, is_outage
+from penstock.transactions.workers_registry import TOPIC_WISHES, WorkerInfo
+from penstock.version import __version__
+
+_LOG = logging.getLogger(__name__)
+
+LEASE_MS: Final = 30_000
+GRACE_MS: Final = 20_000
+MAX_CONCURRENCY: Final = 1_000
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 5.0
+#: Well within the time after which a worker counts as dead.
+_LONGEST_BEAT_S: Final = 10.0
+
+
+class WorkerStatistics(msgspec.Struct):
+    """What a worker has done since it started."""
+
+    taken: int = 0
+    #: carried to an end, a sleep, or another group
+    left: int = 0
+    ended: int = 0
+    lost: int = 0
+    running: int = 0
+    concurrency: int = 0
+
+
+class Worker:
+    """One worker. Several may share a process, a machine, or nothing but the store."""
+
+    def __init__(
+        self,
+        store: TransactionStore,
+        registry: PipelineRegistry,
+        app: App,
+        *,
+        node_groups: Sequence[str] = ("default",),
+        concurrency: int = 64,
+        lease_ms: int = LEASE_MS,
+        grace_ms: int = GRACE_MS,
+        name: str | None = None,
+        threads: int | None = None,
+        processes: int | None = None,
+        http: HttpCaller | None = None,
+        forwarder: OutboxForwarder | None = None,
+        duties: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
+        on_beat: Callable[[Worker], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
+        if not 1 <= concurrency <= MAX_CONCURRENCY:
+            raise ConfigError(f"concurrency must be 1 to {MAX_CONCURRENCY}, not {concurrency}")
+        if not node_groups:
+            raise ConfigError("node_groups must name at least one group")
+        if lease_ms < 100:
+            raise ConfigError(f"lease_ms must be at least 100, not {lease_ms}")
+        self.node_groups = tuple(keys.check_name("node_groups", group) for group in node_groups)
+        self.id = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        keys.check_name("name", self.id)
+        self.app = app
+        self._store = store
+        self._registry = registry
+        self._concurrency = concurrency
+        #: what it was made with; wishes come and go
+        self._own_concurrency = concurrency
+        self._started_ms = SystemClock().now_ms()
+        self._lease_ms = lease_ms
+        self._grace_ms = grace_ms
+        self._forwarder = forwarder
+        self._duties = duties
+        self._on_beat = on_beat
+        self._pools = Pools(
+            lambda: ThreadPoolExecutor(threads or min(concurrency, 64), "penstock-step"),
+            lambda: ProcessPoolExecutor(processes),
+        )
+        self._http = http or HttpCaller()
+        self._performer = Performer(app, self._pools, self._http, is_stopping=lambda: self._is_stopping)
+        self._held: dict[str, Held] = {}
+        self._settlers: dict[int, Settler] = {}
+        #: partitions that may have something for us; others by the loop time when they may
+        self._fresh: set[int] = set()
+        self._due_s: dict[int, float] = {}
+        self._bell = asyncio.Event()
+        self._beat_now = asyncio.Event()
+        self._is_stopping = False
+        self._is_interrupting = False
+        self._has_stopped = False
+        self._runner: asyncio.Task[None] | None = None
+        self._statistics = WorkerStatistics()
+
+    # -------------------------------------------------------------------------------------- life
+
+    async def __aenter__(self) -> Self:
+        """Run in the background."""
+        await self._prepare()
+        self._runner = asyncio.create_task(self._run(), name=f"penstock worker {self.id}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._runner is not None:
+            await self._runner
+
+    async def run(self) -> None:
+        """Until ``stop`` is called."""
+        if self._runner is not None:
+            await asyncio.shield(self._runner)
+            return
+        await self._prepare()
+        await self._run()
+
+    def stop(self) -> None:
+        """Take nothing more, and end when what is held has ended or was handed back. Twice: at once."""
+        self._is_interrupting = self._is_stopping
+        self._is_stopping = True
+        self._bell.set()
+
+    async def _prepare(self) -> None:
+        """Pipelines of the app are what the store runs from now on."""
+        for pipeline in self.app.pipelines:
+            await self._registry.deploy(pipeline, comment=f"worker {self.id}")
+        partitions = await self._store.partitions()
+        self._settlers = {
+            place: Settler(self._store, place, patience_s=2 * self._lease_ms / 1_000)
+            for place in range(partitions)
+        }
+
+    async def _run(self) -> None:
+        async with self._store.client.pubsub() as subscriber:
+            background = [
+                asyncio.create_task(self._listen(subscriber)),
+                asyncio.create_task(self._beat()),
+                *(asyncio.create_task(_endlessly(duty)) for duty in self._duties),
+            ]
+            try:
+                await self._feed()
+                await self._drain()
+            finally:
+                for task in background:
+                    task.cancel()
+                await asyncio.gather(*background, return_exceptions=True)
+                await self._close()
+
+    async def _close(self) -> None:
+        for settler in self._settlers.values():
+            await settler.close()
+        if self._forwarder is not None:
+            await self._forwarder.close()
+        self._pools.close()
+        await self._http.close()
+        self._has_stopped = True
+        await self._say_alive()
+
+    # -------------------------------------------------------------------------------------- taking
+
+    async def _feed(self) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while not self._is_stopping:
+            room = self._concurrency - len(self._held)
+            place = self._next_fresh() if room > 0 else None
+            if place is None:
+                await self._rest(room)
+                continue
+            try:
+                await self._take(place, room)
+                pause_s = _FIRST_PAUSE_S
+            except ClosedError:
+                raise
+            except PenstockError as error:
+                if not is_outage(error):
+                    _LOG.error("worker %s cannot take transactions: %s", self.id, error)
+                self._fresh.add(place)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _rest(self, room: int) -> None:
+        """Until something changes: a place is free, a topic rings, or the time has come."""
+        self._bell.clear()
+        timeout_s = None
+        if room > 0 and self._due_s:
+            timeout_s = max(0.0, min(self._due_s.values()) - asyncio.get_running_loop().time())
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._bell.wait()
+        except TimeoutError:
+            pass
+
+    def _next_fresh(self) -> int | None:
+        if self._due_s:
+            now_s = asyncio.get_running_loop().time()
+            for place in [place for place, due_s in self._due_s.items() if due_s <= now_s]:
+                del self._due_s[place]
+                self._fresh.add(place)
+        return self._fresh.pop() if self._fresh else None
+
+    async def _take(self, place: int, room: int) -> None:
+        taken = await self._store.dequeue(
+            place, self.id, self.node_groups, limit=room, lease_ms=self._lease_ms
+        )
+        self._note_due(place, taken.next_ms)
+        if taken.is_more or len(taken.records) >= room:
+            self._fresh.add(place)
+        settler = self._settlers[place]
+        for record in taken.records:
+            held = Held(self._store, settler, record, taken.now_ms)
+            self._held[record.id] = held
+            held.task = asyncio.create_task(self._carry(held))
+        self._statistics.taken += len(taken.records)
+
+    def _note_due(self, place: int, next_ms: int | None) -> None:
+        if next_ms is None:
+            self._due_s.pop(place, None)
+        else:
+            self._due_s[place] = asyncio.get_running_loop().time() + next_ms / 1_000
+
+    # ------------------------------------------------------------------------------------- carrying
+
+    async def _carry(self, held: Held) -> None:
+        record = held.record
+        try:
+            pipeline = await self._registry.load(record.text(b"pipeline"), record.text(b"version"))
+            await Flow(held, pipeline, self._performer, self.id).run(lambda: self._is_stopping)
+            self._statistics.left += 1
+            self._statistics.ended += held.has_ended
+        except LeaseLostError as error:
+            self._statistics.lost += 1
+            _LOG.warning("worker %s lost %s", self.id, error)
+        except asyncio.CancelledError:
+            if not held.is_lost:
+                raise
+        except (DefinitionError, UnknownPipelineError, ValueError, KeyError, IndexError, TypeError) as error:
+            await self._give_up(held, error)
+        except PenstockError as error:
+            # Most likely the store is away; the lease brings it back.
+            _LOG.error("worker %s leaves %s to its lease: %s", self.id, record.id, error)
+        finally:
+            self._held.pop(record.id, None)
+            self._bell.set()
+            if self._forwarder is not None and held.has_outbox:
+                self._forwarder.kick(held.partition)
+
+    async def _give_up(self, held: Held, error: Exception) -> None:
+        """A record that cannot be carried: no other worker could do better."""
+        note = f"{type(error).__name__}: {error}"
+        _LOG.error("worker %s gives up %s: %s", self.id, held.record.id, note)
+        entry = entry_to(TrailEntry("note", held.now_ms(), worker=self.id, note=note))
+        is_dead = not held.record.fields.get(b"parent")
+        try:
+            await held.settle("end", note, (), [entry], arguments=(Ending.INTERNAL_ERROR, int(is_dead)))
+        except LeaseLostError:
+            self._statistics.lost += 1
+
+    async def _drain(self) -> None:
+        """What is held ends by itself, or is interrupted and handed back."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + self._grace_ms / 1_000
+        while self._held and loop.time() < end_s and not self._is_interrupting:
+            self._bell.clear()
+            try:
+                async with asyncio.timeout(end_s - loop.time()):
+                    await self._bell.wait()
+            except TimeoutError:
+                pass
+        tasks = [held.task for held in self._held.values() if held.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ------------------------------------------------------------------------------------ listening
+
+    async def _listen(self, subscriber: Subscriber) -> None:
+        """Everything is fresh once the topics are heard; and again after each gap."""
+        topics = [keys.TOPIC_WORK + group for group in self.node_groups]
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                await subscriber.subscribe(
+                    *topics,
+                    keys.TOPIC_AGENDA,
+                    keys.TOPIC_PIPELINES,
+                    keys.TOPIC_WORKER + self.id,
+                    TOPIC_WISHES,
+                )
+                break
+            except ClosedError:
+                return
+            except PenstockError:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        self._everything_is_fresh()
+        try:
+            async for item in subscriber:
+                if isinstance(item, Message):
+                    self._hear(to_bytes(item.channel).decode(), to_bytes(item.data).decode())
+                else:
+                    self._everything_is_fresh()
+        except ClosedError:
+            pass
+
+    def _hear(self, topic: str, word: str) -> None:
+        if topic == keys.TOPIC_PIPELINES:
+            self._registry.forget(word)
+        elif topic == keys.TOPIC_WORKER + self.id:
+            self._interrupt(word)
+        elif topic == TOPIC_WISHES:
+            self._beat_now.set()
+        else:
+            place = word.removeprefix("{p").removesuffix("}.")
+            if place.isdecimal() and int(place) in self._settlers:
+                self._fresh.add(int(place))
+                self._bell.set()
+
+    def _everything_is_fresh(self) -> None:
+        self._fresh.update(self._settlers)
+        self._bell.set()
+
+    def _interrupt(self, tx: str) -> None:
+        """Somebody wants it to end."""
+        held = self._held.get(tx)
+        if held is not None and not held.cancel_reason and held.task is not None:
+            held.cancel_reason = "cancelled"
+            held.task.cancel()
+
+    # ------------------------------------------------------------------------------------ heartbeat
+
+    async def _beat(self) -> None:
+        while True:
+            for place in self._settlers:
+                try:
+                    await self._renew(place)
+                except ClosedError:
+                    return
+                except PenstockError as error:
+                    _LOG.warning("worker %s cannot renew its leases: %s", self.id, error)
+            await self._say_alive()
+            self._beat_now.clear()
+            try:
+                async with asyncio.timeout(min(self._lease_ms / 3_000, _LONGEST_BEAT_S)):
+                    await self._beat_now.wait()
+            except TimeoutError:
+                pass
+
+    async def _say_alive(self) -> None:
+        if self._on_beat is None:
+            return
+        try:
+            await self._on_beat(self)
+        except PenstockError as error:
+            _LOG.warning("worker %s cannot say that it lives: %s", self.id, error)
+
+    async def _renew(self, place: int) -> None:
+        mine = [
+            (held.record.id, held.record.token) for held in self._held.values() if held.partition == place
+        ]
+        renewal = await self._store.renew(place, mine, self._lease_ms)
+        self._note_due(place, renewal.next_ms)
+        self._bell.set()
+        if renewal.outbox and self._forwarder is not None:
+            self._forwarder.kick(place)
+        for tx in renewal.unwanted:
+            self._interrupt(tx)
+        tokens = dict(mine)
+        for tx in renewal.lost:
+            held = self._held.get(tx)
+            if held is not None and held.record.token == tokens[tx] and held.task is not None:
+                held.is_lost = True
+                held.task.cancel()
+
+    # ------------------------------------------------------------------------------------- looking
+
+    @property
+    def concurrency(self) -> int:
+        return self._concurrency
+
+    def wish(self, concurrency: int | None) -> None:
+        """Somebody wants more or fewer at a time; None: as it was made. Less takes effect as steps end."""
+        wanted = self._own_concurrency if concurrency is None else min(concurrency, MAX_CONCURRENCY)
+        if wanted != self._concurrency:
+            self._concurrency = wanted
+            self._bell.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._is_stopping
+
+    @property
+    def has_stopped(self) -> bool:
+        """It holds nothing and takes nothing any more."""
+        return self._has_stopped
+
+    def info(self) -> WorkerInfo:
+        """What others may know of it."""
+        return WorkerInfo(
+            id=self.id,
+            node_groups=list(self.node_groups),
+            concurrency=self._concurrency,
+            running=len(self._held),
+            ended=self._statistics.ended,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=__version__,
+            started_ms=self._started_ms,
+            steps=self.app.step_names,
+            state="stopping" if self._is_stopping else "working",
+        )
+
+    def statistics(self) -> WorkerStatistics:
+        self._statistics.running = len(self._held)
+        self._statistics.concurrency = self._concurrency
+        return self._statistics
+
+    def __repr__(self) -> str:
+        state = "stopping" if self._is_stopping else "running" if self._runner else "new"
+        return f"<Worker {self.id} of {', '.join(self.node_groups)}, {len(self._held)} held, {state}>"
+
+
+async def _endlessly(duty: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """A duty that fails begins again: nobody else does it in this process."""
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        try:
+            await duty()
+            return
+        except ClosedError:
+            return
+        except Exception:  # noqa: BLE001 - whatever it was
+            _LOG.exception("a duty of the worker failed; it begins again")
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
