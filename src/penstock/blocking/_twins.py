@@ -15,6 +15,15 @@ from penstock.channels import channel
 from penstock.client import client, exclusive, monitoring, pipelines, pubsub, scripts
 from penstock.client._batch_commands import BatchCommands
 from penstock.streams import consumer, groups, messages, producing, stream
+from penstock.transactions import (
+    facility,
+    handle,
+    looking,
+    schedules,
+    statistics,
+    workers_registry,
+)
+from penstock.transactions.pipelines import registry
 
 Using = make_twin(client.Using, bases=(BlockingCommands,))
 Batch = make_twin(pipelines.Batch, bases=(BatchCommands,), direct=("_call", "execute", "clear"))
@@ -35,3 +44,11 @@ Consumer = make_twin(consumer.Consumer)
 GroupMessage = make_twin(messages.GroupMessage)
 Channel = make_twin(channel.Channel)
 Subscription = make_twin(channel.Subscription)
+# Workers are asyncio programs of their own: `penstock worker`.
+Transactions = make_twin(facility.Transactions, without=("worker",))
+Handle = make_twin(handle.Handle)
+PipelineRegistry = make_twin(registry.PipelineRegistry)
+Looking = make_twin(looking.Looking)
+Statistics = make_twin(statistics.Statistics)
+WorkerRegistry = make_twin(workers_registry.WorkerRegistry)
+Schedules = make_twin(schedules.Schedules)

@@ -29,6 +29,7 @@ from penstock.blocking._twins import (
     Stream,
     Subscriber,
     Transaction,
+    Transactions,
     Using,
 )
 from penstock.blocking.portal import PORTAL
@@ -41,6 +42,7 @@ from penstock.client.transports.base import Argument, Arguments
 from penstock.errors import CommandError, WatchError
 from penstock.protocol.replies import Reply
 from penstock.streams.arguments import Name
+from penstock.transactions.archive.sink import ArchiveSink
 
 T = TypeVar("T")
 
@@ -145,6 +147,16 @@ class Client(BlockingCommands):
     def channel(self, name: str, *, expire_ms: int = EXPIRE_MS) -> Channel:
         """Durable pub/sub under this name; asking for it sends nothing. Messages live for ``expire_ms``."""
         return Channel(self._client.channel(name, expire_ms=expire_ms))
+
+    @property
+    def transactions(self) -> Transactions:
+        """Pipelines of steps: start them and look at them; workers are run by ``penstock worker``."""
+        return Transactions(self._client.transactions)
+
+    def with_archive(self, archive: ArchiveSink) -> Self:
+        """Transactions that left the store are found there; to be said before they are first used."""
+        self._client.with_archive(archive)
+        return self
 
     def channel_names(self) -> list[str]:
         """All channels that somebody used lately. Reads the whole keyspace: for people, not for programs."""

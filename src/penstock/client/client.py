@@ -298,6 +298,11 @@ class Client(Commands):
         """Whether keys are spread over several servers."""
         return self._target.kind == "cluster"
 
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the store is opened by this process itself."""
+        return self._target.kind == "embedded"
+
     def statistics(self) -> dict[str, Any]:
         """What is in flight, waiting, discarded, by server; private connections; the cache."""
         return {} if self._core is None else self._core.statistics()

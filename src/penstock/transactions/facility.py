@@ -64,13 +64,13 @@ class Transactions:
         self._client = client
         self._clock = clock or SystemClock()
         self._outlet = outlet
-        self.store = TransactionStore(client, clock=self._clock, partitions=partitions)
-        self.registry = PipelineRegistry(client, self.store.partitions)
-        self.looking = Looking(self.store)
-        self.statistics = Statistics(self.store)
-        self.workers = WorkerRegistry(client)
-        self.schedules = Schedules(self.store, self._clock)
-        self.archive = archive
+        self.store: TransactionStore = TransactionStore(client, clock=self._clock, partitions=partitions)
+        self.registry: PipelineRegistry = PipelineRegistry(client, self.store.partitions)
+        self.looking: Looking = Looking(self.store)
+        self.statistics: Statistics = Statistics(self.store)
+        self.workers: WorkerRegistry = WorkerRegistry(client)
+        self.schedules: Schedules = Schedules(self.store, self._clock)
+        self.archive: ArchiveSink | None = archive
         self._reader = None if archive is None else ArchiveReader(archive)
         self._waiters = Waiters(client)
 

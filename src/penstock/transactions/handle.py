@@ -19,10 +19,10 @@ class Handle:
         self, transactions: Transactions, id: str, owner: str | None = None, *, is_new: bool = True
     ) -> None:
         self._transactions = transactions
-        self.id = id
-        self.owner = owner
+        self.id: str = id
+        self.owner: str | None = owner
         #: False: it had been started before, under the same external id
-        self.is_new = is_new
+        self.is_new: bool = is_new
 
     async def get(self, *, trail: bool = False) -> Transaction:
         """As it is now."""

@@ -7,7 +7,7 @@ any more. The time of the store is estimated from its last word and our own stea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.errors import TransactionError
@@ -25,17 +25,40 @@ class Held:
     """A record under a lease."""
 
     __slots__ = (
-        "_born_s", "_now_ms", "_seq", "cancel_reason", "has_ended", "has_outbox", "is_lost", "partition",
-    "record", "settler", "store", "task", )  # fmt: skip
+        "_born_s",
+        "_now_ms",
+        "_on_leaving",
+        "_seq",
+        "cancel_reason",
+        "has_ended",
+        "has_outbox",
+        "is_leaving",
+        "is_lost",
+        "partition",
+        "record",
+        "settler",
+        "store",
+        "task",
+    )
 
-    def __init__(self, store: TransactionStore, settler: Settler, record: Record, now_ms: int) -> None:
+    def __init__(
+        self,
+        store: TransactionStore,
+        settler: Settler,
+        record: Record,
+        now_ms: int,
+        on_leaving: Callable[[], None],
+    ) -> None:
         self.store = store
         self.settler = settler
         self.record = record
         self.partition = partition_of(record.id)
         self._now_ms = now_ms
         self._born_s = asyncio.get_running_loop().time()
+        self._on_leaving = on_leaving
         self._seq = 0
+        #: what is being written is the last that this worker has to say
+        self.is_leaving = False
         self.is_lost = False
         #: why somebody wants it to end
         self.cancel_reason = record.text(b"cancel")
@@ -67,6 +90,9 @@ class Held:
         if self.is_lost:
             raise LeaseLostError(f"{self.record.id} is held by somebody else now")
         self._seq += 1
+        if kind != "keep" and not self.is_leaving:
+            self.is_leaving = True
+            self._on_leaving()
         answer = await self.settler.put(
             Settlement(
                 kind, self.record.id, self.record.token, self._seq, note, fields, trail, outbox, arguments

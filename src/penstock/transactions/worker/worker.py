@@ -29,7 +29,7 @@ import socket
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -38,7 +38,7 @@ from penstock.client.pubsub import Message, Subscriber
 from penstock.clock import SystemClock
 from penstock.errors import ClosedError, ConfigError, DefinitionError, PenstockError, UnknownPipelineError
 from penstock.transactions import keys
-from penstock.transactions.model import Ending, TrailEntry, entry_to
+from penstock.transactions.model import Ending, Record, TrailEntry, entry_to
 from penstock.transactions.outbox import OutboxForwarder
 from penstock.transactions.pipelines import PipelineRegistry
 from penstock.transactions.store import TransactionStore
@@ -58,6 +58,8 @@ GRACE_MS: Final = 20_000
 MAX_CONCURRENCY: Final = 1_000
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
+_FIRST_PAUSE_MS: Final = 100
+_LONGEST_PAUSE_MS: Final = 5_000
 #: Well within the time after which a worker counts as dead.
 _LONGEST_BEAT_S: Final = 10.0
 
@@ -72,6 +74,16 @@ class WorkerStatistics(msgspec.Struct):
     lost: int = 0
     running: int = 0
     concurrency: int = 0
+
+
+class _Catch(NamedTuple):
+    """What one dequeue gave, not begun yet."""
+
+    place: int
+    records: list[Record]
+    now_ms: int
+    #: as much as was asked for: there may be more
+    is_full: bool
 
 
 class Worker:
@@ -123,10 +135,15 @@ class Worker:
         self._http = http or HttpCaller()
         self._performer = Performer(app, self._pools, self._http, is_stopping=lambda: self._is_stopping)
         self._held: dict[str, Held] = {}
+        self._leaving = 0
         self._settlers: dict[int, Settler] = {}
         #: partitions that may have something for us; others by the loop time when they may
         self._fresh: set[int] = set()
         self._due_s: dict[int, float] = {}
+        #: How much is taken at a time. A server finds one half while we carry the other; an embedded store
+        #: works in this process, and writes once for all that it is asked at a time.
+        self._bite = concurrency if store.client.is_embedded else max(1, concurrency // 2)
+        self._pause_ms = _FIRST_PAUSE_MS
         self._bell = asyncio.Event()
         self._beat_now = asyncio.Event()
         self._is_stopping = False
@@ -203,24 +220,44 @@ class Worker:
     # -------------------------------------------------------------------------------------- taking
 
     async def _feed(self) -> None:
-        pause_s = _FIRST_PAUSE_S
+        ahead: asyncio.Task[_Catch] | None = None
         while not self._is_stopping:
-            room = self._concurrency - len(self._held)
-            place = self._next_fresh() if room > 0 else None
-            if place is None:
-                await self._rest(room)
-                continue
-            try:
-                await self._take(place, room)
-                pause_s = _FIRST_PAUSE_S
-            except ClosedError:
-                raise
-            except PenstockError as error:
-                if not is_outage(error):
-                    _LOG.error("worker %s cannot take transactions: %s", self.id, error)
-                self._fresh.add(place)
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            if ahead is None:
+                room = self._room()
+                place = self._next_fresh() if room > 0 else None
+                if place is None:
+                    await self._rest(room)
+                    continue
+                catch = await self._fetch(place, room)
+            else:
+                catch, ahead = await ahead, None
+            if catch.is_full:
+                ahead = await self._fetch_ahead(len(catch.records))
+            self._begin(catch)
+        if ahead is not None:
+            self._begin(await ahead)
+
+    async def _fetch_ahead(self, coming: int) -> asyncio.Task[_Catch] | None:
+        """More is there: the store finds the next ones while these are carried."""
+        room = self._room() - coming
+        place = self._next_fresh() if room > 0 else None
+        if place is None:
+            return None
+        task = asyncio.create_task(self._fetch(place, room))
+        # It leaves before what was fetched takes the loop: one round to call, one to write.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return task
+
+    def _room(self) -> int:
+        """Free places. Whoever only waits for its last write has left its place, but for as many as there are."""
+        return min(
+            self._concurrency - len(self._held) + self._leaving, 2 * self._concurrency - len(self._held)
+        )
+
+    def _note_leaving(self) -> None:
+        self._leaving += 1
+        self._bell.set()
 
     async def _rest(self, room: int) -> None:
         """Until something changes: a place is free, a topic rings, or the time has come."""
@@ -242,19 +279,35 @@ class Worker:
                 self._fresh.add(place)
         return self._fresh.pop() if self._fresh else None
 
-    async def _take(self, place: int, room: int) -> None:
-        taken = await self._store.dequeue(
-            place, self.id, self.node_groups, limit=room, lease_ms=self._lease_ms
-        )
+    async def _fetch(self, place: int, room: int) -> _Catch:
+        """Transactions that are not begun yet; none if the store is away."""
+        wanted = min(room, self._bite)
+        try:
+            taken = await self._store.dequeue(
+                place, self.id, self.node_groups, limit=wanted, lease_ms=self._lease_ms
+            )
+        except ClosedError:
+            raise
+        except PenstockError as error:
+            if not is_outage(error):
+                _LOG.error("worker %s cannot take transactions: %s", self.id, error)
+            self._note_due(place, self._pause_ms)
+            self._pause_ms = min(2 * self._pause_ms, _LONGEST_PAUSE_MS)
+            return _Catch(place, [], 0, False)
+        self._pause_ms = _FIRST_PAUSE_MS
         self._note_due(place, taken.next_ms)
-        if taken.is_more or len(taken.records) >= room:
+        is_full = taken.is_more or len(taken.records) >= wanted
+        if is_full:
             self._fresh.add(place)
-        settler = self._settlers[place]
-        for record in taken.records:
-            held = Held(self._store, settler, record, taken.now_ms)
+        return _Catch(place, taken.records, taken.now_ms, is_full)
+
+    def _begin(self, catch: _Catch) -> None:
+        settler = self._settlers[catch.place]
+        for record in catch.records:
+            held = Held(self._store, settler, record, catch.now_ms, self._note_leaving)
             self._held[record.id] = held
             held.task = asyncio.create_task(self._carry(held))
-        self._statistics.taken += len(taken.records)
+        self._statistics.taken += len(catch.records)
 
     def _note_due(self, place: int, next_ms: int | None) -> None:
         if next_ms is None:
@@ -284,6 +337,7 @@ class Worker:
             _LOG.error("worker %s leaves %s to its lease: %s", self.id, record.id, error)
         finally:
             self._held.pop(record.id, None)
+            self._leaving -= held.is_leaving
             self._bell.set()
             if self._forwarder is not None and held.has_outbox:
                 self._forwarder.kick(held.partition)
