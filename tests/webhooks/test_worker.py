@@ -443,3 +443,23 @@ async def test_a_closed_client_ends_the_worker(url: str, sender: HttpSender, rec
 def test_settings_that_make_no_sense(settings: dict[str, int]) -> None:
     with pytest.raises(ConfigError):
         WorkerSettings(**settings)
+
+
+async def test_a_worker_that_stumbled_can_be_run_again(
+    queue: WebhookQueue, sender: HttpSender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = endpoint_of(receiver)
+    worker = worker_for(queue, sender, endpoint)
+
+    async def stumble() -> None:
+        raise ValueError("a fault of ours")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "_renew", stumble)
+        with pytest.raises(ValueError, match="a fault of ours"):
+            await worker.run()
+    running = asyncio.create_task(worker.run())
+    await queue.put(endpoint, "evt", BODY)
+    await until(is_(queue, "evt", Status.DONE))
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

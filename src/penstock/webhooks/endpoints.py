@@ -28,7 +28,7 @@ METHODS: Final = ("POST", "PUT", "PATCH")
 #: No space: rows of the store are ``<endpoint> <rest>``.
 _ID: Final = re.compile(r"[!-~]{1,200}")
 #: Text alone is checked when an endpoint is made; who may be called depends on who sends.
-_ANY_ADDRESS: Final = addresses.policy(["0.0.0.0/0", "::/0"])
+ANY_ADDRESS: Final = addresses.policy(["0.0.0.0/0", "::/0"])
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"{name} must be 1 to 10000000, not {getattr(self, name)}")
         checked_headers(self.headers)
         addresses.policy(self.allowed_networks)
-        addresses.check_url(self.url, _ANY_ADDRESS)
+        addresses.check_url(self.url, ANY_ADDRESS)
 
     def __repr__(self) -> str:
         return f"<Endpoint {self.id} {self.method} {_without_query(self.url)} secrets={len(self.secrets)}>"

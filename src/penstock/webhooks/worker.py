@@ -134,7 +134,7 @@ class WebhookWorker:
         claiming = asyncio.create_task(self._claim_and_start())
         try:
             await asyncio.wait([claiming, *helpers], return_when=asyncio.FIRST_COMPLETED)
-            self._is_stopping = True
+            was_stopped, self._is_stopping = self._is_stopping, True
             claiming.cancel()
             await self._finish()
         finally:
@@ -144,6 +144,7 @@ class WebhookWorker:
             await asyncio.gather(*self._sending, return_exceptions=True)
         for result in results:
             if isinstance(result, Exception):
+                self._is_stopping = was_stopped  # whoever catches it may run it again
                 raise result
 
     async def stop(self) -> None:

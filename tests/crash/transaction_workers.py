@@ -1,0 +1,205 @@
+"""The processes of the crash test of transactions: what they do, and what they write down about it.
+
+A process keeps its name and its log over all its lives. A line is a JSON array with the time (ns), written by one
+system call:
+
+    ["start", time, external id, pipeline]      before it is sent
+    ["started", time, external id, tx]          after it was confirmed
+    ["effect", time, key]                       a side effect is about to happen
+    ["noted", time, key]                        ``once`` has written it down
+
+Roles by the first letter of the name: ``s`` starts transactions, ``w`` works, ``t`` sets switches, ``a`` archives,
+``n`` sends webhooks. They must not import pytest: many of them are started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import penstock
+from penstock.errors import BackpressureError, ConnectionLostError, PenstockError, StepFailedError
+from penstock.loops import loop_factory
+from penstock.transactions import App, Function, Parallel, Pipeline, Query, Retry, StepContext, Wait
+from penstock.transactions.archive import Archiver, open_archive
+from penstock.transactions.notifying import run_webhooks
+from penstock.webhooks import addresses
+from tests.crash.stream_workers import StreamLog, read_lines
+
+STARTERS: Final = ("s0", "s1")
+WORKERS: Final = ("w0", "w1", "w2")
+NAMES: Final = (*STARTERS, *WORKERS, "t0", "a0", "a1", "n0")
+GROUP: Final = "storm"
+STREAM: Final = "told"
+EFFECTS: Final = "{effects}"
+#: pipeline -> how its transactions end
+ENDINGS: Final = {
+    "plain": "success",
+    "sleepy": "success",
+    "family": "success",
+    "patient": "success",
+    "flaky": "success",
+    "sad": "failed",
+}
+#: steps that tell the stream, by pipeline; children tell for themselves
+TELLING: Final = {"plain": 2, "sleepy": 1, "family": 1, "patient": 1, "flaky": 1, "sad": 1}
+LEASE_MS: Final = 400
+
+
+def app_of(ps: penstock.Penstock, diary: StreamLog) -> App:
+    app = App()
+
+    async def effect(tx: StepContext) -> str:
+        """Something outside that recognises a repetition by its key."""
+        key = tx.idempotency_key
+        diary.write("effect", time.time_ns(), key)
+        await persistently(lambda: ps.execute("HSETNX", EFFECTS, key, 1))
+        return key
+
+    async def act(tx: StepContext) -> None:
+        key = await tx.once("act", effect, tx)
+        diary.write("noted", time.time_ns(), key)
+        tx.write_stream(STREAM, f"{tx.id} {tx.number}".encode())
+
+    @app.step("act")
+    async def act_step(tx: StepContext) -> Any:
+        await act(tx)
+        return {**tx.input, "acted": tx.input.get("acted", 0) + 1}
+
+    @app.step("nap")
+    async def nap(tx: StepContext) -> None:
+        await act(tx)
+        await tx.sleep(30)
+        await tx.sleep(20)
+
+    @app.step("stumble")
+    async def stumble(tx: StepContext) -> None:
+        if tx.attempt < 3:
+            raise RuntimeError("not yet")
+        await act(tx)
+
+    @app.step("fail")
+    async def fail(tx: StepContext) -> None:
+        raise StepFailedError("as it must")
+
+    @app.step("undo")
+    async def undo(tx: StepContext) -> None:
+        await tx.once("undone", effect, tx)
+
+    again = Retry(limit=10, backoff_ms=5, factor=1.5)
+    for pipeline in (
+        Pipeline("plain", ["act", Function("act", id="act-2")], node_group=GROUP),
+        Pipeline("sleepy", ["nap"], node_group=GROUP),
+        Pipeline("family", ["act", Parallel({"left": ["act"], "right": ["nap"]})], node_group=GROUP),
+        Pipeline("patient", [Wait("go"), "act"], node_group=GROUP),
+        Pipeline("flaky", [Function("stumble", retry=again)], node_group=GROUP),
+        Pipeline("sad", [Function("act", compensate="undo"), "fail"], node_group=GROUP),
+    ):
+        app.pipeline(pipeline)
+    return app
+
+
+class Life:
+    """What a role is given."""
+
+    def __init__(self, ps: penstock.Penstock, diary: StreamLog, chance: random.Random, extra: dict[str, str]) -> None:
+        self.ps = ps
+        self.diary = diary
+        self.chance = chance
+        self.extra = extra
+        self.name = diary.path.stem
+
+
+async def start(life: Life) -> None:
+    """Start transactions for ever; what was not confirmed is started again under the same id."""
+    used, pending = 0, None
+    for line in read_lines(life.diary.path):
+        if line[0] == "start":
+            used += 1
+            pending = (line[2], line[3])
+        elif line[0] == "started":
+            pending = None
+    while True:
+        if pending is None:
+            pending = (f"{life.name}-{used}", life.chance.choice(list(ENDINGS)))
+            used += 1
+            life.diary.write("start", time.time_ns(), *pending)
+        external_id, pipeline = pending
+        handle = await persistently(
+            lambda external_id=external_id, pipeline=pipeline: life.ps.transactions.start(
+                pipeline, {"of": external_id}, external_id=external_id, webhook=life.extra.get("webhook")
+            )
+        )
+        life.diary.write("started", time.time_ns(), external_id, handle.id)
+        pending = None
+        await asyncio.sleep(float(life.extra.get("pause_s", "0.005")))
+
+
+async def work(life: Life) -> None:
+    app = app_of(life.ps, life.diary)
+    worker = life.ps.transactions.worker(app, node_group=GROUP, concurrency=16, lease_ms=LEASE_MS)
+    await worker.run()
+
+
+async def set_switches(life: Life) -> None:
+    """Whoever waits is let go."""
+    while True:
+        page = await persistently(lambda: life.ps.transactions.list(Query(state="waiting"), limit=100))
+        for transaction in page.items:
+            try:
+                await life.ps.transactions.set_switch(transaction.id, "go", "yes")
+            except PenstockError:
+                pass  # it has gone on meanwhile, or the store is away
+        await asyncio.sleep(0.05)
+
+
+async def archive(life: Life) -> None:
+    sink = open_archive(life.extra["archive"])
+    archiver = Archiver(
+        life.ps.transactions.store, sink, node=life.name, batch=50, lock1_ms=300, lock2_ms=500, idle_ms=50
+    )
+    await archiver.run()
+
+
+async def notify(life: Life) -> None:
+    policy = addresses.policy(["127.0.0.0/8"])
+    async with run_webhooks(life.ps, life.ps.transactions.store, policy=policy):
+        await asyncio.Event().wait()
+
+
+ROLES: Final[dict[str, Callable[[Life], Awaitable[None]]]] = {
+    "s": start,
+    "w": work,
+    "t": set_switches,
+    "a": archive,
+    "n": notify,
+}
+
+
+async def persistently(call: Callable[[], Awaitable[Any]]) -> Any:
+    """As a program does that must not give up while a server is away."""
+    while True:
+        try:
+            return await call()
+        except (BackpressureError, ConnectionLostError, TimeoutError):
+            await asyncio.sleep(0.05)
+
+
+async def _live(url: str, log: Path, seed: int, extra: dict[str, str]) -> None:
+    async with penstock.open(url) as ps:
+        await ROLES[log.stem[0]](Life(ps, StreamLog(log), random.Random(seed), extra))
+
+
+def live(url: str, log: str, seed: int, extra: dict[str, str]) -> None:
+    """The whole life of a process. What goes wrong stands beside its log."""
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(_live(url, Path(log), seed, extra))
+    except BaseException:
+        Path(log).with_suffix(".error").write_text(traceback.format_exc())
+        raise
