@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench import channels, channels_profile, client, profile, server, streams
+from bench import channels, channels_profile, client, profile, server, streams, transactions
 from bench.load import COMMANDS
 from bench.machine import describe
 
@@ -14,7 +14,7 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="*",
-        choices=[[], "server", "client", "streams", "channels"],
+        choices=[[], "server", "client", "streams", "channels", "transactions"],
         help="what to measure; everything if not given",
     )
     parser.add_argument("--seek", type=int, default=0, help="a further size of stream to seek in")
@@ -28,6 +28,7 @@ def main() -> None:
         "--part", choices=channels.PARTS, action="append", help="of channels; all if not given"
     )
     parser.add_argument("--pipeline", type=int, default=1, help="pipeline depth for --profile")
+    transactions.add_options(parser)
     arguments = parser.parse_args()
     print(f"Machine: {describe()}\n")
     if arguments.profile in channels_profile.KINDS:
@@ -44,6 +45,8 @@ def main() -> None:
         streams.main(arguments.scale, arguments.seek)
     if "channels" in arguments.what or not arguments.what:
         channels.main(arguments.scale, arguments.part or channels.PARTS)
+    if "transactions" in arguments.what or not arguments.what:
+        transactions.main(arguments)
 
 
 if __name__ == "__main__":

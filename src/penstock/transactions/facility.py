@@ -16,12 +16,14 @@ Names are joined here; scripts are in ``store``, steps in ``worker``, definition
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from penstock.client.client import Client
 from penstock.clock import Clock, SystemClock
-from penstock.errors import UsageError
+from penstock.errors import TransactionEndedError, TransactionNotFoundError, UsageError
 from penstock.transactions import keys
 from penstock.transactions.archive.reading import ArchiveReader, TransactionPage
 from penstock.transactions.handle import Handle
@@ -44,6 +46,8 @@ from penstock.transactions.store import TransactionStore, check_priority, not_fo
 from penstock.transactions.waiting import Waiters
 from penstock.transactions.worker import App, Worker
 from penstock.transactions.workers_registry import WorkerRegistry
+from penstock.webhooks import AddressPolicy
+from penstock.webhooks.endpoints import ANY_ADDRESS
 
 if TYPE_CHECKING:
     from penstock.transactions.archive.sink import ArchiveQuery, ArchiveSink
@@ -60,8 +64,11 @@ class Transactions:
         archive: ArchiveSink | None = None,
         clock: Clock | None = None,
         partitions: int | None = None,
+        webhook_policy: AddressPolicy = ANY_ADDRESS,
     ) -> None:
+        """``webhook_policy`` refuses starts by the text of their webhook; who sends has the last word."""
         self._client = client
+        self._webhook_policy = webhook_policy
         self._clock = clock or SystemClock()
         self._outlet = outlet
         self.store: TransactionStore = TransactionStore(client, clock=self._clock, partitions=partitions)
@@ -69,7 +76,7 @@ class Transactions:
         self.looking: Looking = Looking(self.store)
         self.statistics: Statistics = Statistics(self.store)
         self.workers: WorkerRegistry = WorkerRegistry(client)
-        self.schedules: Schedules = Schedules(self.store, self._clock)
+        self.schedules: Schedules = Schedules(self.store, clock)
         self.archive: ArchiveSink | None = archive
         self._reader = None if archive is None else ArchiveReader(archive)
         self._waiters = Waiters(client)
@@ -106,16 +113,20 @@ class Transactions:
         fields: dict[str, Any] = {}
         if external_id is not None:
             keys.check_external_id(external_id)
+            if not 0 < external_id_ms <= MAX_DELAY_MS:
+                raise UsageError(f"external_id_ms must be 1 to {MAX_DELAY_MS}, not {external_id_ms}")
         if metadata is not None:
             fields["metadata"] = to_json("metadata", metadata)
         if webhook is not None:
-            check_webhook_url(webhook)
+            check_webhook_url(webhook, self._webhook_policy)
             fields |= {
                 "webhook": webhook,
                 "webhook_progress": int(webhook_progress),
                 "webhook_cancellable": int(poll_cancels_webhook),
             }
         if at_ms is not None:
+            if delay_ms:
+                raise UsageError("give at_ms or delay_ms, not both")
             delay_ms = max(0, at_ms - self._clock.now_ms())
         if not 0 <= delay_ms <= MAX_DELAY_MS:
             raise UsageError(f"delay_ms must be 0 to {MAX_DELAY_MS} (366 days), not {delay_ms}")
@@ -159,9 +170,16 @@ class Transactions:
         tx = await self.store.find_external(owner, external_id)
         if tx is not None:
             return await self.get(tx, owner=owner, trail=trail)
-        page = await self.looking.list(Query(owner=owner, external_id=external_id), limit=1)
-        if page.items:
-            return await self.get(page.items[0].id, owner=owner, trail=trail)
+        cursor: str | None = None
+        while True:
+            # A page may be short, or empty, although there is more: each does a bounded amount of work.
+            query = Query(owner=owner, external_id=external_id)
+            page = await self.looking.list(query, limit=1, cursor=cursor)
+            if page.items:
+                return await self.get(page.items[0].id, owner=owner, trail=trail)
+            cursor = page.cursor
+            if cursor is None:
+                break
         if self._reader is not None:
             found = await self._reader.get_external(owner, external_id)
             if found is not None:
@@ -194,8 +212,10 @@ class Transactions:
         """As it is now, and again whenever something happens, until it has ended."""
         return self._waiters.changes(id, partial(self._look, id, owner, with_trail=trail))
 
-    async def children(self, id: str) -> Sequence[Transaction]:
+    async def children(self, id: str, *, owner: str | None = None) -> Sequence[Transaction]:
         """Those that it has started for its steps and that the store still has."""
+        if owner is not None:
+            await self.get(id, owner=owner)
         return await self.looking.children(id)
 
     async def _look(
@@ -231,13 +251,18 @@ class Transactions:
         reply = await self.store.control("cancel", id, _who(by, reason), owner=owner or "")
         for child in await self.looking.children(id):
             if not child.has_ended:
-                await self.cancel(child.id, reason or "its parent was cancelled", by=by)
+                # It may end by itself meanwhile.
+                with suppress(TransactionEndedError, TransactionNotFoundError):
+                    await self.cancel(child.id, reason or "its parent was cancelled", by=by)
         return reply[0] == "cancelled"
 
     async def retry(self, id: str, reason: str = "", *, owner: str | None = None, by: str = "") -> None:
         """Go on at the step where it failed; from the first if its steps were undone."""
         transaction = await self.get(id, owner=owner, trail=True)
-        was_undone = any(entry.kind == "undo" for entry in transaction.trail)
+        if transaction.is_success:
+            raise TransactionEndedError(f"{id} has succeeded: replay it from a step")
+        this_run = takewhile(lambda entry: entry.kind != "replay", reversed(transaction.trail))
+        was_undone = any(entry.kind == "undo" for entry in this_run)
         await self.replay(id, 0 if was_undone else transaction.step, reason, owner=owner, by=by)
 
     async def replay(
@@ -252,7 +277,7 @@ class Transactions:
         await self.store.control("replay", id, _who(by, reason), owner=owner or "", argument=step)
 
     async def wake(self, id: str, reason: str = "", *, owner: str | None = None, by: str = "") -> None:
-        """Let one that sleeps or waits go on now."""
+        """Let one that sleeps go on now; one that waits for a switch looks at it, and waits on."""
         await self.store.control("wake", id, _who(by, reason), owner=owner or "")
 
     async def set_priority(self, id: str, priority: int, *, owner: str | None = None, by: str = "") -> None:

@@ -267,7 +267,8 @@ class OutboxForwarder:
         while rest:
             answer = await self._tried(rest[:1] if is_alone else rest)
             if isinstance(answer, int):
-                rest = rest[answer:]
+                # Patience is for those behind, too.
+                began_s, tries, rest = loop.time(), 0, rest[answer:]
                 continue
             why = answer
             tries += 1

@@ -120,7 +120,7 @@ class TransactionStore:
     async def find_external(self, owner: str, external_id: str) -> str | None:
         """The transaction that has an external id, while it is unique."""
         partition = keys.home_of(owner, external_id, await self.partitions())
-        key = f"{keys.prefix_of(partition)}externalId:{owner}:{external_id}"
+        key = f"{keys.prefix_of(partition)}externalId:{owner} {external_id}"
         found: Any = await self.client.execute("GET", key)
         return None if found is None else to_bytes(found).split(b" ", 1)[0].decode()
 

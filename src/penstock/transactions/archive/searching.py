@@ -118,8 +118,8 @@ class Search:
             mask = found if mask is None else pc.and_kleene(mask, found)
         places = range(table.num_rows)
         if mask is not None:
-            places = pc.indices_nonzero(mask).to_pylist()
-            table = table.take(places)
+            matching = pc.indices_nonzero(mask)
+            places, table = matching.to_pylist(), table.take(matching)
         rows = zip(places, *(table.column(name).to_pylist() for name in ("id", "run", "batch")), strict=True)
         hits = (_Hit(position_of(tx), run or 0, batch or 0, file, place) for place, tx, run, batch in rows)
         return [hit for hit in hits if self._is_in_time(hit.position)]

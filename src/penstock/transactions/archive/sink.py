@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
@@ -29,6 +30,7 @@ from penstock.transactions import keys
 from penstock.transactions.model import Record, Transaction, transaction_from
 
 MAX_PAGE: Final = 1_000
+_CURSOR: Final = re.compile(rb"([0-9a-f]{1,16}) ([a-z0-9.-]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +113,12 @@ class ArchiveQuery:
         if self.cursor is None:
             return None
         try:
-            start_ms, _, tx = (
-                base64.b64decode(self.cursor, b"-_", validate=True).decode("ascii").partition(" ")
-            )
-            return Position(int(start_ms, 16), tx)
+            told = _CURSOR.fullmatch(base64.b64decode(self.cursor, b"-_", validate=True))
         except (binascii.Error, ValueError):
-            raise UsageError(
-                f"cursor must be one that an earlier page came with, not {self.cursor!r}"
-            ) from None
+            told = None
+        if told is None:
+            raise UsageError(f"cursor must be one that an earlier page came with, not {self.cursor!r}")
+        return Position(int(told[1], 16), told[2].decode("ascii"))
 
 
 def cursor_at(position: Position) -> str:

@@ -23,7 +23,7 @@
 --   archiveN           string: number of the last batch that was handed to an archiver
 --   outboxL, outboxH   list: number, destination, payload in turn; hash: destination -> last number (outbox.lua)
 --   indexZ             sorted set: tx -> when it was created (ms); ownerZ:<owner> likewise, of one owner
---   externalId:<owner>:<id>   string: `<tx> <fingerprint>`, for its period
+--   externalId:<owner> <id>   string: `<tx> <fingerprint>`, for its period (owners may have colons, not spaces)
 --   pipelineH:<name>   hash: active version and the versions that may be started (pipeline.lua, registry.py)
 --   settingsH          hash: archive_delay_ms, dead_keep_ms, max_losses
 --   stats1H:<slot>, stats2H:<slot>, stats3H:<slot>   hashes of counters (statistics.lua)
@@ -98,5 +98,12 @@ end
 
 -- Somebody listens to this one: an event wakes them.
 local function tell(tx, watched_ms, event)
-  if watched_ms and tonumber(watched_ms) > now then redis.call('PUBLISH', 'tx.events.' .. tx, event) end
+  if (tonumber(watched_ms) or 0) > now then redis.call('PUBLISH', 'tx.events.' .. tx, event) end
+end
+
+-- A record that nobody can work with leaves the way of others, and waits for somebody to look at it.
+local function give_up_broken(tx, why)
+  redis.call('HSET', prefix .. 'brokenH', tx, why)
+  redis.call('ZADD', prefix .. 'deadZ', string.format('%.0f', now), tx)
+  for _, name in ipairs({'processingZ', 'leasesZ', 'sleepingZ'}) do redis.call('ZREM', prefix .. name, tx) end
 end

@@ -59,7 +59,11 @@ function VERBS.priority()
   if record.state == 'ended' then return {'refused', 'ended', 'it has ended already'} end
   remark(tx, 'priority', who .. ': ' .. ARGV[5])
   redis.call('HSET', state_key(tx), 'priority', ARGV[5])
-  if record.state == 'queued' and not record.held then
+  if record.state == 'queued' and record.held then
+    local key = prefix .. 'heldZ:' .. record.held
+    local turn = (tonumber(redis.call('ZSCORE', key, tx)) or 0) % BAND
+    redis.call('ZADD', key, 'XX', string.format('%.0f', (9 - tonumber(ARGV[5])) * BAND + turn), tx)
+  elseif record.state == 'queued' then
     leave_queue(tx, record)
     push(tx, record.queue, record.group, record.owner, tonumber(ARGV[5]))
   end
@@ -76,7 +80,8 @@ local function forget_steps(step)
       doomed[#doomed + 1] = name
     end
   end
-  for _, name in ipairs({'fate', 'undo', 'cancel', 'awaits', 'timed_out', 'notified_ms', 'webhook_status', 'archive_batch'}) do
+  for _, name in ipairs({'fate', 'undo', 'cancel', 'awaits', 'timed_out', 'notified_ms', 'webhook_status', 'archive_batch',
+    'has_output'}) do
     doomed[#doomed + 1] = name
   end
   for _, name in ipairs(doomed) do redis.call('HDEL', state_key(tx), name) end

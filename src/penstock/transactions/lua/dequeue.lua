@@ -28,20 +28,21 @@ local function has_parent(record)
   return parent.state == 'joining' and parent.join_last == record.join
 end
 
+-- Says whether the worker has it now.
 local function take(tx, score)
   local flat = redis.call('HGETALL', state_key(tx))
-  if #flat == 0 then return end
+  if #flat == 0 then return false end
   local record = as_table(flat)
-  if record.state ~= 'queued' then return end
+  if record.state ~= 'queued' then return false end
   if not (record.owner and record.pipeline and record.group and record.step) then
     error('its record lacks owner, pipeline, group or step')
   end
   if not has_parent(record) then
     finish(tx, record, 'cancelled', 'its parent no longer waits for it')
-    return
+    return false
   end
   local limits = enter_limits(tx, record, score)
-  if not limits then return end
+  if not limits then return false end
   local token = (tonumber(record.token) or 0) + 1
   redis.call('HSET', state_key(tx), 'state', 'running', 'token', token, 'seq', 0, 'worker', worker,
     'taken_ms', now_text, 'limits', limits)
@@ -51,17 +52,24 @@ local function take(tx, score)
   taken = taken + 1
   for place = 2, #flat, 2 do bytes = bytes + #flat[place] end
   count('s ' .. bucket_of(now - (tonumber(record.queued_ms) or now)), record.pipeline, record.group, record.owner)
+  return true
 end
 
 local function drain(queue, group)
   while taken < most and looks < MOST_LOOKS and bytes < MOST_BYTES do
     -- By few when records are large: what is popped must be taken.
     local wanted = math.min(most - taken, 64)
-    local found = pop(queue, group, wanted)
+    local found = redis.call('ZPOPMIN', queue_key(queue, group), wanted)
+    local scores = {}
     for place = 1, #found, 2 do
-      local is_taken, caught = pcall(take, found[place], found[place + 1])
-      if not is_taken then give_up_broken(found[place], why(caught)) end
+      local is_sound, is_taken = pcall(take, found[place], found[place + 1])
+      if not is_sound then
+        give_up_broken(found[place], why(is_taken))
+      elseif is_taken then
+        scores[#scores + 1] = tonumber(found[place + 1])
+      end
     end
+    if #found > 0 then serve_turns(queue, group, scores, #found < 2 * wanted and not has_limits) end
     looks = looks + wanted
     if #found < 2 * wanted then return end
   end
@@ -80,6 +88,10 @@ if #since > 0 then
   redis.call('ZADD', prefix .. 'leasesZ', unpack(leases))
 end
 save_statistics()
-if taken > 0 and (left_ms < 0 or left_ms > lease_ms) then left_ms = lease_ms end
+if has_limits then
+  left_ms = next_due_ms() -- whoever was put aside just now is to be looked at
+elseif taken > 0 and (left_ms < 0 or left_ms > lease_ms) then
+  left_ms = lease_ms
+end
 reply[2] = left_ms
 return reply

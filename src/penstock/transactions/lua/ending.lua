@@ -30,11 +30,14 @@ local function child_ended(tx, record, status, note)
   end
 end
 
--- `record` has the fields of FOR_ENDING. The caller has taken it out of wherever it was.
-local function finish(tx, record, status, note, is_dead)
+-- `record` has the fields of FOR_ENDING. The caller has taken it out of wherever it was. `fields` are written too.
+local function finish(tx, record, status, note, is_dead, fields)
   redis.call('HSET', state_key(tx), 'state', 'ended', 'status', status, 'note', note,
-    'ended_ms', string.format('%.0f', now), 'losses', 0)
-  if record.parent then child_ended(tx, record, status, note) end
+    'ended_ms', string.format('%.0f', now), 'losses', 0, unpack(fields or {}))
+  if record.parent then
+    local is_told, caught = pcall(child_ended, tx, record, status, note)
+    if not is_told then give_up_broken(record.parent, why(caught)) end
+  end
   if is_dead then redis.call('ZADD', prefix .. 'deadZ', string.format('%.0f', now), tx) end
   if record.webhook then
     redis.call('HSET', state_key(tx), 'webhook_status', 'pending')
@@ -47,11 +50,4 @@ local function finish(tx, record, status, note, is_dead)
   count('e ' .. status .. ' ' .. bucket_of(now - (tonumber(record.created_ms) or now)),
     record.pipeline, record.group, record.owner)
   tell(tx, record.watched_ms, 'ended')
-end
-
--- A record that nobody can work with leaves the way of others, and waits for somebody to look at it.
-local function give_up_broken(tx, why)
-  redis.call('HSET', prefix .. 'brokenH', tx, why)
-  redis.call('ZADD', prefix .. 'deadZ', string.format('%.0f', now), tx)
-  for _, name in ipairs({'processingZ', 'leasesZ', 'sleepingZ'}) do redis.call('ZREM', prefix .. name, tx) end
 end

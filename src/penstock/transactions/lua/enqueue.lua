@@ -22,10 +22,11 @@ local tx, owner, external_id, pipeline, version = ARGV[1], ARGV[2], ARGV[3], ARG
 -- 1 the external id
 local claim
 if external_id ~= '' then
-  claim = prefix .. 'externalId:' .. owner .. ':' .. external_id
+  claim = prefix .. 'externalId:' .. owner .. ' ' .. external_id
   local taken = redis.call('GET', claim)
   if taken then
     local holder, fingerprint = taken:match('^(%S+) (%S+)$')
+    if holder == tx then return {'exists', tx} end
     if fingerprint == ARGV[5] then return {'same', holder} end
     return {'duplicate', holder}
   end
@@ -85,6 +86,7 @@ redis.call('ZADD', prefix .. 'ownerZ:' .. owner, now_text, tx)
 -- 6 into the queue, or to sleep
 if delay_ms > 0 then
   local wake_text = string.format('%.0f', now + delay_ms)
+  redis.call('HSET', state_key(tx), 'wakes_ms', wake_text)
   redis.call('ZADD', prefix .. 'sleepingZ', wake_text, tx)
   if redis.call('ZRANGE', prefix .. 'sleepingZ', 0, 0)[1] == tx then
     redis.call('PUBLISH', 'tx.agenda', prefix)

@@ -29,7 +29,9 @@ else
     local member = tx .. ' complete.' .. (record.run or '0')
     if redis.call('ZREM', prefix .. 'webhooksZ', member) == 1 then
       redis.call('HSET', key, 'webhook_status', 'cancelled')
-      redis.call('ZADD', prefix .. 'toArchiveZ', string.format('%.0f', now + setting('archive_delay_ms')), tx)
+      local is_dead = redis.call('ZSCORE', prefix .. 'deadZ', tx)
+      local delay_ms = setting(is_dead and 'dead_keep_ms' or 'archive_delay_ms')
+      redis.call('ZADD', prefix .. 'toArchiveZ', string.format('%.0f', now + delay_ms), tx)
     end
   end
 end

@@ -5,14 +5,20 @@
 --
 -- Who reaches the head of a queue and may not run is put aside in heldZ:<name>, so that others are not held up.
 -- It comes back to its old place when somebody of that limit stops running, when a token is there (releaseZ), or
--- when the limit changes (releaseZ, at once).
+-- when the limit changes (releaseZ, at once). Whoever was let go may never use its room (it was cancelled, or nobody
+-- works for its group), so as long as anybody is held there is another look after a second.
 
 local limits_seen = {}
 local has_limits
 
+-- Whether there are limits, or somebody who was held by one that is gone. Most stores have neither.
+local function look_for_limits()
+  if has_limits == nil then has_limits = redis.call('EXISTS', prefix .. 'limitsH', prefix .. 'releaseZ') > 0 end
+  return has_limits
+end
+
 local function limit_of(name)
-  if has_limits == nil then has_limits = redis.call('EXISTS', prefix .. 'limitsH') == 1 end
-  if not has_limits then return nil end
+  if not look_for_limits() then return nil end
   if limits_seen[name] == nil then
     local text = redis.call('HGET', prefix .. 'limitsH', name)
     local limit = false
@@ -28,15 +34,22 @@ local function limit_of(name)
   return limits_seen[name] or nil
 end
 
-local function tokens_of(name, limit)
-  local text = redis.call('HGET', prefix .. 'bucketH', name)
-  if not text then return limit.burst end
-  local tokens, at_ms = text:match('^(%S+) (%S+)$')
-  return math.min(limit.burst, tonumber(tokens) + (now - tonumber(at_ms)) * limit.rate / 1000)
-end
+local LOOK_AGAIN_MS = 1000
 
 local function save_tokens(name, tokens)
   redis.call('HSET', prefix .. 'bucketH', name, string.format('%.6f %.0f', tokens, now))
+end
+
+local function tokens_of(name, limit)
+  local text = redis.call('HGET', prefix .. 'bucketH', name)
+  local tokens, at_ms = (text or ''):match('^(%S+) (%S+)$')
+  tokens, at_ms = tonumber(tokens), tonumber(at_ms)
+  if not (tokens and at_ms) then return limit.burst end
+  if at_ms > now then -- the clock was set back
+    save_tokens(name, tokens)
+    at_ms = now
+  end
+  return math.min(limit.burst, tokens + (now - at_ms) * limit.rate / 1000)
 end
 
 -- How many more may run now by this limit, if only `most` matter.
@@ -51,30 +64,41 @@ local function room_of(name, limit, most)
 end
 
 local function look_later(name, limit)
-  if limit.rate <= 0 or limit.paused then return end
-  local missing = 1 - tokens_of(name, limit)
-  local due_ms = now + math.max(1, math.ceil(missing * 1000 / limit.rate))
-  redis.call('ZADD', prefix .. 'releaseZ', string.format('%.0f', due_ms), name)
+  if limit.paused then return end
+  local missing = limit.rate > 0 and 1 - tokens_of(name, limit) or 0
+  local wait_ms = missing > 0 and math.max(1, math.ceil(missing * 1000 / limit.rate)) or LOOK_AGAIN_MS
+  redis.call('ZADD', prefix .. 'releaseZ', string.format('%.0f', now + wait_ms), name)
+end
+
+-- Back to its old place; says whether it is there now.
+local function let_go(tx, score)
+  local is_read, record = pcall(fields_of, tx, {'state', 'queue', 'group'})
+  if is_read and record.state ~= 'queued' then return false end
+  if not (is_read and record.queue and record.group) then
+    give_up_broken(tx, 'its record cannot be read, or lacks queue or group')
+    return false
+  end
+  redis.call('HDEL', state_key(tx), 'held')
+  count_held(record.queue, record.group, -1)
+  put_in_queue(tx, record.queue, record.group, score)
+  return true
 end
 
 -- Those who were put aside by a limit go back to their places, as many as have room (at most `most`).
 local function release(name, most)
   local held = prefix .. 'heldZ:' .. name
   local limit = limit_of(name)
-  local room = limit and room_of(name, limit, most) or most
-  if room > 0 then
+  local is_open = not limit or not (limit.paused or limit.concurrency > 0 or limit.rate > 0)
+  local room = is_open and most or room_of(name, limit, most)
+  while room > 0 do
     local found = redis.call('ZPOPMIN', held, room)
+    if #found == 0 then break end
     for place = 1, #found, 2 do
-      local tx = found[place]
-      local record = fields_of(tx, {'state', 'queue', 'group'})
-      if record.state == 'queued' then
-        redis.call('HDEL', state_key(tx), 'held')
-        put_in_queue(tx, record.queue, record.group, found[place + 1])
-      end
+      if let_go(found[place], found[place + 1]) then room = room - 1 end
     end
   end
   if redis.call('EXISTS', held) == 1 then
-    if not limit then
+    if is_open then
       redis.call('ZADD', prefix .. 'releaseZ', string.format('%.0f', now), name)
     else
       look_later(name, limit)
@@ -95,6 +119,7 @@ local function enter_limits(tx, record, score)
   if stopped then
     redis.call('ZADD', prefix .. 'heldZ:' .. stopped, score, tx)
     redis.call('HSET', state_key(tx), 'held', stopped)
+    count_held(record.queue, record.group, 1)
     look_later(stopped, limit_of(stopped))
     -- It would have had room with the other limit: that room is for whoever is held by it.
     for _, name in ipairs(counted) do release(name, 1) end
@@ -102,8 +127,11 @@ local function enter_limits(tx, record, score)
   end
   for _, name in ipairs(counted) do
     local limit = limit_of(name)
-    if limit.concurrency > 0 then redis.call('HINCRBY', prefix .. 'usageH', name, 1) end
-    if limit.rate > 0 then save_tokens(name, tokens_of(name, limit) - 1) end
+    redis.call('HINCRBY', prefix .. 'usageH', name, 1)
+    if limit.rate > 0 then
+      save_tokens(name, tokens_of(name, limit) - 1)
+      if redis.call('EXISTS', prefix .. 'heldZ:' .. name) == 1 then look_later(name, limit) end
+    end
   end
   return table.concat(counted, ' ')
 end

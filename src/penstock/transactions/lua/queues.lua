@@ -4,7 +4,7 @@
 -- counts turns. An owner's next place is one turn after its last one, but never before the turn that is being
 -- served; so whoever queues a thousand takes a thousand turns, and whoever queues one is served in the next.
 --   fairH:<q>:<group>   hash: `<priority>` -> turn that is being served; `<priority> <owner>` -> its last turn.
---                       It goes with the last who waits.
+--                       `held` -> how many of the queue are put aside (limits.lua). It goes with the last who waits.
 -- Wake-ups: the topic `tx.work.<group>` gets the prefix whenever a queue stops being empty. A worker that asked
 -- for more than it got has seen its queues empty, so it hears of everything that comes after.
 
@@ -28,34 +28,45 @@ local function push(tx, queue, group, owner, priority)
   put_in_queue(tx, queue, group, string.format('%.0f', (9 - priority) * BAND + turn))
 end
 
--- Up to `most` of one queue: {tx, score, tx, score, …}.
-local function pop(queue, group, most)
-  local key = queue_key(queue, group)
-  local found = redis.call('ZPOPMIN', key, most)
-  if #found == 0 then return found end
+-- Turns begin anew when nobody waits any more and nobody is put aside; says whether they do.
+local function forget_turns(queue, group)
+  if redis.call('EXISTS', queue_key(queue, group)) == 1 then return false end
   local fair = prefix .. 'fairH:' .. queue .. ':' .. group
-  if redis.call('EXISTS', key) == 0 then
-    redis.call('DEL', fair)
-    return found
+  if tonumber(redis.call('HGET', fair, 'held') or 0) > 0 then return false end
+  redis.call('DEL', fair)
+  return true
+end
+
+-- `scores` of those who were taken: their turns are being served. (Whoever was put aside has not had a turn.)
+-- `is_empty`: nobody waits in the queue, or is put aside.
+local function serve_turns(queue, group, scores, is_empty)
+  if is_empty then
+    redis.call('DEL', prefix .. 'fairH:' .. queue .. ':' .. group)
+    return
   end
+  if forget_turns(queue, group) then return end
   local served = {}
-  for place = 2, #found, 2 do
-    local score = tonumber(found[place])
-    served[9 - math.floor(score / BAND)] = score % BAND
-  end
+  for _, score in ipairs(scores) do served[9 - math.floor(score / BAND)] = score % BAND end
   for priority, turn in pairs(served) do
-    redis.call('HSET', fair, priority, string.format('%.0f', turn))
+    redis.call('HSET', prefix .. 'fairH:' .. queue .. ':' .. group, priority, string.format('%.0f', turn))
   end
-  return found
+end
+
+-- So many more (or fewer) of a queue are put aside.
+local function count_held(queue, group, number)
+  redis.call('HINCRBY', prefix .. 'fairH:' .. queue .. ':' .. group, 'held', number)
 end
 
 -- Out of whichever queue or hold it is in; its record tells.
 local function leave_queue(tx, record)
   if record.held then
-    redis.call('ZREM', prefix .. 'heldZ:' .. record.held, tx)
+    if redis.call('ZREM', prefix .. 'heldZ:' .. record.held, tx) == 1 then count_held(record.queue, record.group, -1) end
     redis.call('HDEL', state_key(tx), 'held')
   end
-  if record.queue and record.group then redis.call('ZREM', queue_key(record.queue, record.group), tx) end
+  if record.queue and record.group then
+    redis.call('ZREM', queue_key(record.queue, record.group), tx)
+    forget_turns(record.queue, record.group)
+  end
 end
 
 -- It goes on: a worker of its group is to take it. `record` has group, owner and priority.

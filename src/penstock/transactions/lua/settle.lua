@@ -147,8 +147,8 @@ function KINDS.join(tx, record, arguments)
   end
 end
 
-KINDS['end'] = function(tx, record, arguments, note)
-  finish(tx, record, arguments[1], note, arguments[2] == '1')
+KINDS['end'] = function(tx, record, arguments, note, fields)
+  finish(tx, record, arguments[1], note, arguments[2] == '1', fields)
 end
 
 local NEEDED = {}
@@ -158,8 +158,9 @@ NEEDED[#NEEDED + 1] = 'webhook_progress'
 
 local function settle(kind, tx, token, seq, note, fields, entries, outbox, arguments)
   local record = fields_of(tx, NEEDED)
-  if record.state ~= 'running' or record.token ~= token then return 'lost' end
-  if tonumber(record.seq) >= tonumber(seq) then return 'ok' end
+  if record.token ~= token then return 'lost' end
+  if (tonumber(record.seq) or 0) >= tonumber(seq) then return 'ok' end
+  if record.state ~= 'running' then return 'lost' end
   if not KINDS[kind] then error('there is no kind ' .. kind) end
   if kind == 'end' and not ENDINGS[arguments[1]] then error('no transaction ends as ' .. tostring(arguments[1])) end
   fields[#fields + 1], fields[#fields + 2] = 'seq', seq
@@ -168,19 +169,19 @@ local function settle(kind, tx, token, seq, note, fields, entries, outbox, argum
     record[fields[index]] = fields[index + 1]
     if fields[index] == 'progress' then report = fields[index + 1] end
   end
-  redis.call('HSET', state_key(tx), unpack(fields))
+  if kind ~= 'end' then redis.call('HSET', state_key(tx), unpack(fields)) end
   if report then report_progress(tx, record, report) end
   for _, entry in ipairs(entries) do trail(tx, entry) end
   if #outbox > 0 then write_outbox(outbox) end
   if kind == 'keep' then
     if #entries > 0 then tell(tx, record.watched_ms, 'step') end
   else
-    gone[#gone + 1] = tx
     if record.limits and record.limits ~= '' then
       leave_limits(record.limits)
       redis.call('HSET', state_key(tx), 'limits', '')
     end
-    KINDS[kind](tx, record, arguments, note)
+    KINDS[kind](tx, record, arguments, note, fields)
+    gone[#gone + 1] = tx -- one that failed on the way keeps its lease, and comes back by that
     if kind ~= 'end' then tell(tx, record.watched_ms, kind) end
   end
   return record.cancel and record.cancel ~= '' and kind ~= 'end' and 'cancel' or 'ok'

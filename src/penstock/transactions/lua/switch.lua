@@ -30,6 +30,7 @@ end
 if record.state == 'ended' then return {'ended'} end
 if verb == 'delete' then
   if redis.call('HDEL', state_key(tx), field) == 0 then return {'nochange'} end
+  redis.call('HINCRBY', state_key(tx), 'switches', -1)
   remark(tx, 'switch', ARGV[7] .. ': ' .. ARGV[4] .. ' deleted')
   return {'updated'}
 end

@@ -12,21 +12,25 @@ local function wake(tx, record, ...)
   requeue(tx, record, record.queue == 'In' and 'In' or 'Out', ...)
 end
 
-local function wake_sleepers(most)
-  local found = due('sleepingZ', most)
+-- One whose record is broken stops no other.
+local function for_each(found, act)
   for _, tx in ipairs(found) do
-    local is_read, record = pcall(fields_of, tx, FOR_WAKING)
-    if not is_read then
-      give_up_broken(tx, 'its record cannot be read: ' .. why(record))
-    elseif record.state == 'sleeping' or record.state == 'joining' then
+    local is_sound, caught = pcall(act, tx)
+    if not is_sound then give_up_broken(tx, why(caught)) end
+  end
+end
+
+local function wake_sleepers(most)
+  for_each(due('sleepingZ', most), function(tx)
+    local record = fields_of(tx, FOR_WAKING)
+    if record.state == 'sleeping' or record.state == 'joining' then
       wake(tx, record)
     elseif record.state == 'waiting' then
       wake(tx, record, 'timed_out', '1')
     else
       redis.call('ZREM', prefix .. 'sleepingZ', tx)
     end
-  end
-  return #found
+  end)
 end
 
 -- Its worker is silent: somebody else goes on. Whoever loses too many workers is likely to be what kills them.
@@ -45,33 +49,28 @@ local function lose_lease(tx, record)
 end
 
 local function reclaim_leases(most)
-  local found = due('leasesZ', most)
-  for _, tx in ipairs(found) do
+  for_each(due('leasesZ', most), function(tx)
     redis.call('ZREM', prefix .. 'leasesZ', tx)
     redis.call('ZREM', prefix .. 'processingZ', tx)
-    local is_read, record = pcall(fields_of, tx, FOR_ENDING)
-    if not is_read then
-      give_up_broken(tx, 'its record cannot be read: ' .. why(record))
-    elseif record.state == 'running' then
-      lose_lease(tx, record)
-    end
-  end
-  return #found
+    local record = fields_of(tx, FOR_ENDING)
+    if record.state == 'running' then lose_lease(tx, record) end
+  end)
 end
 
+-- Of one limit in one look.
+local MOST_RELEASED = 256
+
 local function release_held(most)
-  local found = due('releaseZ', most)
-  for _, name in ipairs(found) do
+  for _, name in ipairs(due('releaseZ', most)) do
     redis.call('ZREM', prefix .. 'releaseZ', name)
-    release(name, most)
+    release(name, MOST_RELEASED)
   end
-  return #found
 end
 
 -- ms until something becomes due, -1 for never.
 local function next_due_ms()
   local least = -1
-  for _, name in ipairs({'sleepingZ', 'leasesZ', 'releaseZ'}) do
+  for _, name in ipairs({'sleepingZ', 'leasesZ', look_for_limits() and 'releaseZ' or nil}) do
     local head = redis.call('ZRANGE', prefix .. name, 0, 0, 'WITHSCORES')
     if head[2] and head[2] ~= 'inf' then
       local left = math.max(0, tonumber(head[2]) - now)

@@ -20,14 +20,17 @@ local MOST_BYTES = 16777216
 
 for place = 5, #ARGV, 2 do
   local tx = ARGV[place]
-  local record = fields_of(tx, {'state', 'owner', 'run'})
+  local is_read, record = pcall(fields_of, tx, {'state', 'owner', 'run'})
+  if not is_read then record = {} end
   if record.state == 'ended' and (record.run or '0') == ARGV[place + 1] then
     redis.call('DEL', state_key(tx), prefix .. 'trailL:' .. tx)
     redis.call('ZREM', prefix .. 'indexZ', tx)
-    redis.call('ZREM', prefix .. 'ownerZ:' .. record.owner, tx)
+    redis.call('ZREM', prefix .. 'ownerZ:' .. (record.owner or ''), tx)
     redis.call('ZREM', prefix .. 'deadZ', tx)
+    redis.call('ZREM', prefix .. 'toArchiveZ', tx)
+  elseif not record.state then
+    redis.call('ZREM', prefix .. 'toArchiveZ', tx)
   end
-  if record.state == 'ended' or not record.state then redis.call('ZREM', prefix .. 'toArchiveZ', tx) end
 end
 if most < 1 then return {0, 0} end
 
@@ -50,7 +53,8 @@ for _, tx in ipairs(due) do
   if not is_read or #flat == 0 then
     redis.call('ZREM', prefix .. 'toArchiveZ', tx)
   else
-    reply[#reply + 1] = {tx, flat, redis.call('LRANGE', prefix .. 'trailL:' .. tx, 0, -1)}
+    local has_trail, entries = pcall(redis.call, 'LRANGE', prefix .. 'trailL:' .. tx, 0, -1)
+    reply[#reply + 1] = {tx, flat, has_trail and entries or {}}
     for _, word in ipairs(flat) do bytes = bytes + #word end
     redis.call('HSET', state_key(tx), 'archive_batch', batch)
     if bytes > MOST_BYTES then break end

@@ -36,7 +36,8 @@ end
 local results = tonumber(ARGV[3])
 for index = 0, results - 1 do
   local place = 4 + 4 * index
-  done(ARGV[place], ARGV[place + 1], ARGV[place + 2], ARGV[place + 3])
+  -- A record that cannot be read has left the list by then, and stops no other.
+  pcall(done, ARGV[place], ARGV[place + 1], ARGV[place + 2], ARGV[place + 3])
 end
 
 local reply = {-1}
@@ -45,7 +46,7 @@ if most > 0 then
   local due = redis.call('ZRANGEBYSCORE', prefix .. 'webhooksZ', '-inf', string.format('%.0f', now), 'LIMIT', 0, most)
   for _, member in ipairs(due) do
     local tx, event = member:match('^(%S+) (%S+)$')
-    local is_read, flat = pcall(redis.call, 'HGETALL', state_key(tx))
+    local is_read, flat = pcall(redis.call, 'HGETALL', state_key(tx or ''))
     if not is_read or #flat == 0 then
       redis.call('ZREM', prefix .. 'webhooksZ', member)
     else

@@ -12,8 +12,8 @@
 Rules
 -----
 1. A function that sleeps or waits is left, and runs again from its top when the time has come. What is before
-   the sleep runs again, too: put side effects into ``once``. Sleeps are told apart by their order, so a
-   function must come to them in the same order each time.
+   the sleep runs again, too: put side effects into ``once``. Sleeps and waits are told apart by their order,
+   so a function must come to them in the same order each time. What a wait has given, it gives again.
 2. ``once`` writes the result down before it returns. A worker that dies between the effect and the note
    repeats the effect, with the same key: give it to whoever can recognise a repetition.
 3. Returning something makes it the output; returning None passes the input on. Whatever is written to a
@@ -26,14 +26,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.errors import UsageError
 from penstock.transactions.keys import check_name
-from penstock.transactions.model import MAX_DELAY_MS, MAX_NOTE, from_json, to_json
-from penstock.transactions.outbox import encode_channel_message, encode_stream_message
-from penstock.transactions.worker.outcomes import Done, Suspend, Suspended
+from penstock.transactions.model import MAX_DELAY_MS, from_json, to_json
+from penstock.transactions.outbox_messages import (
+    channel_destination,
+    encode_channel_message,
+    encode_stream_message,
+    stream_destination,
+)
+from penstock.transactions.worker.outcomes import Done, Suspend, Suspended, printable
 
 if TYPE_CHECKING:
     from penstock.transactions.worker.holding import Held
@@ -59,6 +64,9 @@ class StepContext:
         self.name = name
         self.args = args
         self._sleeps = 0
+        self._waits = 0
+        #: what waits have given, to be written down with the next sleep
+        self._given: list[Any] = []
         self._logs: list[tuple[int, str, str]] = []
         self._outbox: list[Any] = []
 
@@ -116,48 +124,51 @@ class StepContext:
             raise UsageError(f"delay_ms must be 0 to {MAX_DELAY_MS}, not {delay_ms}")
         self._sleeps += 1
         field = f"z:{self.number}:{self._sleeps}"
-        wake = self._held.record.fields.get(field.encode())
-        now_ms = self._held.now_ms()
-        if wake is None:
-            wake_ms = now_ms + delay_ms
-        else:
-            wake_ms = int(wake)
-            if wake_ms <= now_ms:
-                return
-        # A sleep that is cut short (somebody woke it) goes on for what is left of it.
-        raise Suspend(
-            Suspended("sleep", (max(1, wake_ms - now_ms), 0), (field, wake_ms, "wakes_ms", wake_ms))
-        )
+        if field.encode() in self._held.record.fields:
+            return  # it has slept: its time has come, or somebody woke it
+        wake_ms = self._held.now_ms() + delay_ms
+        fields = (*self._given, field, wake_ms, "wakes_ms", wake_ms)
+        raise Suspend(Suspended("sleep", (max(1, delay_ms), 0), fields))
 
     async def switch(self, name: str) -> str | None:
         """The value of a switch, None if it is not set. It counts as seen from now."""
-        value, _ = await self._held.store.get_switch(self.id, name, acknowledge=True)
+        get = self._held.store.get_switch
+        value, _ = await self._held.ask(lambda: get(self.id, name, acknowledge=True))
         return value
 
     async def set_switch(self, name: str, value: str | None) -> None:
         """Set a switch of this transaction, or delete it."""
-        await self._held.store.set_switch(self.id, name, value, who=f"step {self.name}")
+        set_ = self._held.store.set_switch
+        await self._held.ask(lambda: set_(self.id, name, value, who=f"step {self.name}"))
 
     async def wait_for_switch(
         self, name: str, *, until: str | None = None, timeout_ms: int | None = None
     ) -> str | None:
         """The value of a switch as soon as it has one (``until``: this one); None when the time is over."""
         check_name("name", name)
+        if timeout_ms is not None and not 0 <= timeout_ms <= MAX_DELAY_MS:
+            raise UsageError(f"timeout_ms must be 0 to {MAX_DELAY_MS}, not {timeout_ms}")
+        self._waits += 1
+        field = f"z:{self.number}:w{self._waits}"
+        known = self._held.record.fields.get(field.encode(), b"")
+        if known[:1] in (b"=", b"-"):
+            return known[1:].decode() if known[:1] == b"=" else None
         value = await self.switch(name)
         if value is not None and until in (None, value):
+            self._given += (field, f"={value}")
             return value
-        record = self._held.record
-        field = f"z:{self.number}:switch:{name}"
-        end = record.fields.get(field.encode())
-        if end is None:
-            end_ms = 0 if timeout_ms is None else self._held.now_ms() + timeout_ms
+        now_ms = self._held.now_ms()
+        if known:
+            end_ms = int(known)
         else:
-            end_ms = int(end)
-            if end_ms and end_ms <= self._held.now_ms():
-                return None
-        left_ms = max(1, end_ms - self._held.now_ms()) if end_ms else 0
+            end_ms = 0 if timeout_ms is None else now_ms + timeout_ms
+        if end_ms and end_ms <= now_ms:
+            self._given += (field, "-")
+            return None
+        left_ms = end_ms - now_ms if end_ms else 0
         seen = "-" if value is None else f"={value}"
-        raise Suspend(Suspended("wait", (name, left_ms, seen), (field, end_ms, "wakes_ms", end_ms)))
+        fields = (*self._given, field, end_ms, "wakes_ms", end_ms)
+        raise Suspend(Suspended("wait", (name, left_ms, seen), fields))
 
     # --------------------------------------------------------------------------------------- telling
 
@@ -169,32 +180,38 @@ class StepContext:
     def log(self, text: str, level: str = "info") -> None:
         """A line for the trail of this step."""
         if len(self._logs) < MAX_LOGS:
-            self._logs.append((self._held.now_ms(), level, text[:MAX_NOTE]))
+            self._logs.append((self._held.now_ms(), printable(level), printable(text)))
 
     # ---------------------------------------------------------------------------------------- acting
 
     async def once(self, name: str, function: Callable[..., T | Awaitable[T]], *arguments: Any) -> T:
         """What the function gives, JSON; when it was called before (also by another worker), what it gave
         then."""
-        check_name("name", name)
-        field = f"o:{self.number}:{name}"
-        known = self._held.record.fields.get(field.encode())
-        if known is not None:
-            result: T = from_json(known)
-            return result
-        made: Any = function(*arguments)
-        if inspect.isawaitable(made):
-            made = await made
+        known = self.recall(name)
+        if known is None:
+            made: Any = function(*arguments)
+            if inspect.isawaitable(made):
+                made = await made
+            known = await self.record(name, made)
+        result: T = from_json(known)
+        return result
+
+    def recall(self, name: str) -> bytes | None:
+        """JSON of what ``once`` has under this name."""
+        return self._held.record.fields.get(f"o:{self.number}:{check_name('name', name)}".encode())
+
+    async def record(self, name: str, made: Any) -> bytes:
+        """Write down what ``once`` is to have under this name."""
         text = to_json(f"the result of once({name!r})", made)
+        field = f"o:{self.number}:{name}"
         await self._held.keep((field, text))
         self._held.record.fields[field.encode()] = text
-        given: T = from_json(text)
-        return given
+        return text
 
     def write_stream(self, stream: str, data: Any, *, tag: str = "") -> None:
         """Write a message to a stream with the success of this step. Bytes are taken as they are."""
         payload = data if isinstance(data, bytes) else to_json("data", data)
-        self._add_outbox(f"stream:{stream}", encode_stream_message(tag, payload))
+        self._add_outbox(stream_destination(stream), encode_stream_message(tag, payload))
 
     def publish(self, channel: str, content: Any, *, message_id: str | None = None) -> None:
         """Publish to a durable channel with the success of this step."""
@@ -203,7 +220,7 @@ class StepContext:
             message_id = hashlib.sha256(f"{self.idempotency_key}:{len(self._outbox)}".encode()).hexdigest()[
                 :40
             ]
-        self._add_outbox(f"channel:{channel}", encode_channel_message(message_id, content))
+        self._add_outbox(channel_destination(channel), encode_channel_message(message_id, content))
 
     def _add_outbox(self, destination: str, payload: bytes) -> None:
         if len(self._outbox) >= 2 * MAX_OUTBOX:
@@ -212,7 +229,7 @@ class StepContext:
 
     def succeed(self, output: Any = None, note: str = "") -> Done:
         """To be returned: an output with a note."""
-        return Done(None if output is None else to_json("output", output), note)
+        return Done(None if output is None else to_json("output", output), printable(note))
 
     # ------------------------------------------------------------------------------------ for the worker
 
@@ -241,9 +258,23 @@ class ThreadContext:
             return value
 
         def call(*arguments: Any, **options: Any) -> Any:
-            return asyncio.run_coroutine_threadsafe(value(*arguments, **options), self._loop).result()
+            return self._wait(value(*arguments, **options))
 
         return call
+
+    def once(self, name: str, function: Callable[..., T | Awaitable[T]], *arguments: Any) -> T:
+        """As of :class:`StepContext`; the function is called in this thread, and may block."""
+        known = self._context.recall(name)
+        if known is None:
+            made: Any = function(*arguments)
+            if inspect.iscoroutine(made):
+                made = self._wait(made)
+            known = self._wait(self._context.record(name, made))
+        result: T = from_json(known)
+        return result
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def __repr__(self) -> str:
         return f"<ThreadContext of {self._context!r}>"

@@ -33,7 +33,8 @@ from penstock.transactions.pipelines import NO_RETRY, AnyStep, Function, Pipelin
 from penstock.transactions.worker.context import StepContext
 from penstock.transactions.worker.fields import check_fields
 from penstock.transactions.worker.holding import Held
-from penstock.transactions.worker.outcomes import Done, Failed, HandedBack, Outcome, Suspended
+from penstock.transactions.worker.joining import join_field
+from penstock.transactions.worker.outcomes import Done, Failed, HandedBack, Outcome, Suspended, printable
 from penstock.transactions.worker.performing import UNKNOWN_STEP, UNKNOWN_STEP_RETRY, Performer
 
 #: Of functions that undo, unless their step has a policy of its own.
@@ -148,15 +149,13 @@ class Flow:
             fields += (f"d:{number}", outcome.output, "data", number)
         if self._record.number(b"attempt"):
             fields += ("attempt", 0)
-        if self._record.fields.get(b"join_from"):
-            fields += ("join_from", "")
         if step.compensate:
             fields += ("undo", f"{self._record.text(b'undo')} {context.number}".strip())
         entry = self._entry("step", context, "success", outcome.note)
-        if outcome.ends not in (None, Ending.SUCCESS):
-            self._remember(fields)
+        if outcome.ends is not None and outcome.ends is not Ending.SUCCESS:
+            # It stays at this step, so that a retry comes to it again.
             failed = Failed(outcome.ends, outcome.note, output=outcome.output)
-            await self._fail(failed, entry, is_stopping, fields)
+            await self._fail(failed, entry, is_stopping)
             return False
         if outcome.ends is not None or number >= len(self._steps):
             await self._end(Ending.SUCCESS, outcome.note, fields, [entry], context.outbox)
@@ -170,8 +169,9 @@ class Flow:
         return True
 
     async def _retried(self, step: AnyStep, context: StepContext, failed: Failed) -> bool:
-        policy = UNKNOWN_STEP_RETRY if UNKNOWN_STEP in failed.names else self._pipeline.retry_of(step)
-        attempt = context.attempt
+        if UNKNOWN_STEP in failed.names:
+            return await self._left_to_others(context, failed)
+        policy, attempt = self._pipeline.retry_of(step), context.attempt
         if failed is _LATE or failed.status in _FINAL:
             return False
         if attempt >= policy.limit or not policy.applies(failed.names):
@@ -179,16 +179,37 @@ class Flow:
         if not failed.is_retryable and set(policy.on).isdisjoint(failed.names):
             return False
         delay_ms = max(policy.delay_ms(attempt, random.random()), failed.pause_ms)
-        entry = self._entry("step", context, failed.status, failed.note)
-        wakes_ms = self._held.now_ms() + delay_ms
-        fields = ["attempt", attempt, "join_from", "", "wakes_ms", wakes_ms, *self._recovered()]
-        await self._held.settle("sleep", failed.note, fields, [entry], (), (max(1, delay_ms), 1))
+        fields = ["attempt", attempt, *self._recovered()]
+        if self._record.number(join_field(context.number).encode()):
+            fields += (join_field(context.number), "")
+        await self._sleep(context, failed, delay_ms, fields)
         return True
+
+    async def _left_to_others(self, context: StepContext, failed: Failed) -> bool:
+        """This worker does not have the step; that is no attempt of it."""
+        field = f"z:{context.number}:unknown"
+        looks = self._record.number(field.encode()) + 1
+        if looks >= UNKNOWN_STEP_RETRY.limit:
+            return False
+        await self._sleep(
+            context, failed, UNKNOWN_STEP_RETRY.delay_ms(looks, random.random()), [field, looks]
+        )
+        return True
+
+    async def _sleep(
+        self, context: StepContext, failed: Failed, delay_ms: int, fields: list[Any], kind: str = "step"
+    ) -> None:
+        """Until the next attempt."""
+        entry = self._entry(kind, context, failed.status, failed.note)
+        fields += ("wakes_ms", self._held.now_ms() + delay_ms)
+        await self._held.settle("sleep", failed.note, fields, [entry], (), (max(1, delay_ms), 1))
 
     async def _fail(
         self, failed: Failed, entry: bytes | None, is_stopping: Any, fields: Sequence[Any] = ()
     ) -> None:
         """It ends so, when what can be undone is undone."""
+        if failed.status is Ending.CANCELLED and self._held.cancel_reason == failed.note:
+            failed = failed._replace(note=await self._held.reason())
         written = list(fields)
         if failed.output is not None:
             number = self._record.number(b"step") + 1
@@ -199,7 +220,8 @@ class Flow:
             await self._end(failed.status, failed.note, written, entries, is_dead=is_dead)
             return
         fate = msgspec.json.encode(Fate(failed.status, failed.note, is_dead))
-        written += ("fate", fate, "attempt", 0, "cancel", "")
+        # There is no deadline for undoing: it would end every pause in it.
+        written += ("fate", fate, "attempt", 0, "cancel", "", "deadline_ms", "")
         await self._held.keep(written, entries)
         self._remember(written)
         self._held.cancel_reason = ""
@@ -225,9 +247,11 @@ class Flow:
             *rest, last = record.text(b"undo").split(" ")
             number = int(last)
             step = self._steps[number]
+            if await self._moves(step):
+                return
             context = self._undo_context(step, number)
             self._started_ms = self._held.now_ms()
-            outcome = await self._performer.undo(step.compensate or "", context, step.timeout_ms)
+            outcome = await self._performer.undo(step.compensate or "", self._held, context, step.timeout_ms)
             if isinstance(outcome, HandedBack) or (isinstance(outcome, Done) and is_stopping() and rest):
                 fields = () if isinstance(outcome, HandedBack) else ("undo", " ".join(rest), "attempt", 0)
                 await self._held.settle("queue", "", fields, arguments=(Queue.OUT, record.text(b"group")))
@@ -250,15 +274,14 @@ class Flow:
         return StepContext(self._held, _UNDO_BASE + number, name, arguments, fields[b"d:%d" % given], made)
 
     async def _undo_retried(self, step: AnyStep, context: StepContext, failed: Failed) -> bool:
+        if UNKNOWN_STEP in failed.names:
+            return await self._left_to_others(context, failed)
         policy = self._pipeline.retry_of(step)
         policy = _UNDO_RETRY if policy is NO_RETRY else policy
         if context.attempt >= policy.limit:
             return False
         delay_ms = policy.delay_ms(context.attempt, random.random())
-        entry = self._entry("undo", context, failed.status, failed.note)
-        await self._held.settle(
-            "sleep", failed.note, ("attempt", context.attempt), [entry], (), (max(1, delay_ms), 1)
-        )
+        await self._sleep(context, failed, delay_ms, ["attempt", context.attempt], "undo")
         return True
 
     async def _undone(self, context: StepContext, outcome: Done | Failed, rest: list[str]) -> None:
@@ -286,7 +309,7 @@ class Flow:
         return entry_to(
             TrailEntry(
                 kind, self._held.now_ms(), number, context.name, str(status), context.attempt,
-                self._started_ms, self._worker, self._record.text(b"group"), note[:MAX_NOTE], context.logs,
+                self._started_ms, self._worker, self._record.text(b"group"), printable(note), context.logs,
             )
         )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 Such a step is come to several times. The first time it asks for children (``join``); when they are back it is
 come to again, and either asks for more (the next items of an array) or gives the output. Between the two the
-record holds ``join_from``, the number of its first join, and what came back in ``c:<join>.<slot>``.
+record holds the number of its first join (``join_field``), and what came back in ``c:<join>.<slot>``.
 
 Rules: decided from the record alone, without asking the store. The output of a child is its result; a child
 that failed fails the step with its status and a note that names it.
@@ -38,20 +38,25 @@ def is_join(step: AnyStep) -> bool:
     return isinstance(step, Child | Router | Parallel | Map)
 
 
+def join_field(number: int) -> str:
+    """Where the record has the first join of a step. A replay forgets it with all that begins so."""
+    return f"z:{number}:join"
+
+
 def perform_join(step: AnyStep, pipeline: Pipeline, record: Record, number: int, path: str) -> Outcome:
     """Ask for children, or make an output of what came back."""
     data = from_json(record.data)
     plan = _plan(step, pipeline, record, number, path, data)
     if not isinstance(plan, _Plan):
         return plan
-    first = record.number(b"join_from")
+    first = record.number(join_field(number).encode())
     if not first:
         if record.number(b"depth") >= MAX_DEPTH:
             return Failed(
                 Ending.INTERNAL_ERROR, f"children are nested more than {MAX_DEPTH} deep", is_fault=True
             )
         first = record.number(b"join_last") + 1
-        return _ask(plan, record, first, 0) if plan.inputs else _give(step, plan, [], data)
+        return _ask(plan, record, number, first, 0) if plan.inputs else _give(step, plan, [], data)
     waves = record.number(b"join_last") - first + 1
     results: list[Any] = []
     for place, label in enumerate(plan.labels[: waves * plan.at_once]):
@@ -64,7 +69,7 @@ def perform_join(step: AnyStep, pipeline: Pipeline, record: Record, number: int,
             return _failed(status.decode(), label, from_json(text))
         results.append(from_json(text))
     if waves * plan.at_once < len(plan.inputs):
-        return _ask(plan, record, first, waves)
+        return _ask(plan, record, number, first, waves)
     if len(results) < len(plan.inputs):
         return Failed(Ending.TIMEOUT, "not all children came back in time", ("TimeoutError", "timeout"))
     return _give(step, plan, results, data)
@@ -110,14 +115,14 @@ def _route(step: Router, data: Any) -> str | None:
     return step.routes.get(text, step.default)
 
 
-def _ask(plan: _Plan, record: Record, first: int, wave: int) -> Suspended:
+def _ask(plan: _Plan, record: Record, number: int, first: int, wave: int) -> Suspended:
     start = wave * plan.at_once
     depth = record.number(b"depth") + 1
     words: list[Any] = [int(plan.is_hurried)]
     for slot, place in enumerate(range(start, min(start + plan.at_once, len(plan.inputs)))):
         words += (slot, *plan.targets[place], plan.inputs[place], depth)
     count = (len(words) - 1) // 7
-    return Suspended("join", words, ("join_from", first), f"{count} started, from {start}")
+    return Suspended("join", words, (join_field(number), first), f"{count} started, from {start}")
 
 
 def _give(step: AnyStep, plan: _Plan, results: list[Any], data: Any) -> Done:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from penstock.transactions.model import Ending
+from penstock.transactions.model import MAX_NOTE, Ending
 
 
 class Done(NamedTuple):
@@ -48,6 +48,11 @@ class HandedBack(NamedTuple):
 
 
 Outcome = Done | Failed | Suspended | HandedBack
+
+
+def printable(text: str) -> str:
+    """What a step says, as it can be kept: not too long, and without halves of characters."""
+    return str(text)[:MAX_NOTE].encode("utf-8", "replace").decode()
 
 
 class Suspend(BaseException):

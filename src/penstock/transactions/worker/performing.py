@@ -1,20 +1,32 @@
 """Performing one step, whatever its kind: what comes out is data (``outcomes``), never an exception.
 
-Rules: a step that throws, returns garbage or takes too long is an outcome like others. Only the loss of the
-lease and the worker's own stop leave through here. Functions in threads and processes cannot be interrupted:
-one that runs into its timeout is left alone, and its result is thrown away.
+Rules: a step that throws (also what is no Exception: sys.exit in a step must not end the worker), returns
+garbage or takes too long is an outcome like others. Only the loss of the lease leaves through here. Functions
+in threads and processes cannot be interrupted: one that runs into its timeout is left alone, and its result
+is thrown away. What they give is made an outcome where they run: not every exception can travel.
 """
 
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import os
 import random
+import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import BrokenExecutor, Executor
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from functools import partial
 from typing import Any, Final
 
-from penstock.errors import PenstockError, StepAbortedError, StepError, StepFailedError, UsageError
-from penstock.transactions.model import MAX_NOTE, Ending, to_json
+from penstock.errors import (
+    PenstockError,
+    StepAbortedError,
+    StepError,
+    StepFailedError,
+    TransactionError,
+    UsageError,
+)
+from penstock.transactions.model import Ending, to_json
 from penstock.transactions.pipelines import (
     AnyStep,
     CheckFields,
@@ -31,15 +43,17 @@ from penstock.transactions.pipelines import (
 from penstock.transactions.worker.app import App, StepFunction
 from penstock.transactions.worker.context import StepContext, ThreadContext
 from penstock.transactions.worker.fields import check_fields, map_fields, placed
-from penstock.transactions.worker.holding import Held, LeaseLostError
+from penstock.transactions.worker.holding import Held, LeaseLostError, NotWrittenError
 from penstock.transactions.worker.http_calls import HttpCaller, HttpStepError
 from penstock.transactions.worker.joining import is_join, perform_join
-from penstock.transactions.worker.outcomes import Done, Failed, HandedBack, Outcome, Suspend
+from penstock.transactions.worker.outcomes import Done, Failed, HandedBack, Outcome, Suspend, printable
 
 #: A step that this worker does not have: another version of the code may.
 UNKNOWN_STEP_RETRY: Final = Retry(limit=12, backoff_ms=1_000, factor=2.0, max_backoff_ms=60_000)
 UNKNOWN_STEP: Final = "UnknownStepError"
 _HTTP_TIMEOUT_MS: Final = 30_000
+#: What a step meets that is not its own affair.
+_TRAVELLERS: Final = (LeaseLostError, NotWrittenError)
 
 
 class Pools:
@@ -60,10 +74,28 @@ class Pools:
         if broken is not None:
             broken.shutdown(wait=False, cancel_futures=True)
 
+    @staticmethod
+    def processes(most: int | None) -> Executor:
+        """Not forked from the worker: a copy would hold its locks and files, also when the worker is dead."""
+        context = multiprocessing.get_context("forkserver")
+        return ProcessPoolExecutor(most, mp_context=context, initializer=_die_with_parent)
+
     def close(self) -> None:
         for executor in self._made.values():
             executor.shutdown(wait=False, cancel_futures=True)
         self._made.clear()
+
+
+def _die_with_parent() -> None:
+    """A process whose worker was killed would wait for ever."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class ProcessInput:
@@ -79,49 +111,66 @@ class ProcessInput:
 class Performer:
     """Performs the steps of an app."""
 
-    def __init__(self, app: App, pools: Pools, http: HttpCaller, *, is_stopping: Callable[[], bool]) -> None:
+    def __init__(self, app: App, pools: Pools, http: HttpCaller, *, must_stop: Callable[[], bool]) -> None:
         self._app = app
         self._pools = pools
         self._http = http
-        self._is_stopping = is_stopping
+        #: whether the worker waits for nobody any more
+        self._must_stop = must_stop
 
     async def perform(
         self, step: AnyStep, pipeline: Pipeline, held: Held, context: StepContext, path: str
     ) -> Outcome:
         """One attempt."""
-        try:
-            if is_join(step):
-                return perform_join(step, pipeline, held.record, context.number, path)
-            if isinstance(step, Function):
-                return await self._within(step.timeout_ms, self._call(step.name, context))
-            return await self._within(_limit_of(step), self._builtin(step, held, context))
-        except Suspend as suspend:
-            return suspend.outcome
-        except asyncio.CancelledError:
-            if held.cancel_reason:
-                return Failed(Ending.CANCELLED, held.cancel_reason)
-            if self._is_stopping():
-                return HandedBack()
-            raise
-        except LeaseLostError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever a step throws is its own affair
-            return failure_of(error)
+        if is_join(step):
+            return await self._guard(held, partial(self._join, step, pipeline, held, context.number, path))
+        if isinstance(step, Function):
+            return await self._guard(held, partial(self._call, step.name, context), step.timeout_ms)
+        return await self._guard(held, partial(self._builtin, step, context), _limit_of(step))
 
-    async def undo(self, name: str, context: StepContext, timeout_ms: int | None) -> Outcome:
+    async def undo(self, name: str, held: Held, context: StepContext, timeout_ms: int | None) -> Outcome:
         """Call the function that undoes a step."""
+        return await self._guard(held, partial(self._call, name, context), timeout_ms)
+
+    async def _guard(
+        self, held: Held, work: Callable[[], Awaitable[Outcome]], timeout_ms: int | None = None
+    ) -> Outcome:
+        """Whatever happens is an outcome. While this runs, and at no other time, others may interrupt it."""
+        if held.is_lost:
+            raise LeaseLostError(f"{held.record.id} is held by somebody else now")
+        if self._must_stop():
+            return HandedBack()
+        held.is_performing = True
         try:
-            return await self._within(timeout_ms, self._call(name, context))
+            return await self._within(timeout_ms, work())
         except Suspend as suspend:
             return suspend.outcome
-        except asyncio.CancelledError:
-            if self._is_stopping():
-                return HandedBack()
+        except asyncio.CancelledError as error:
+            return self._interrupted(held, error)
+        except (LeaseLostError, NotWrittenError, GeneratorExit, KeyboardInterrupt):
             raise
-        except LeaseLostError:
-            raise
-        except Exception as error:  # noqa: BLE001 - as above
+        except BaseException as error:  # noqa: BLE001 - whatever a step throws is its own affair
             return failure_of(error)
+        finally:
+            held.is_performing = False
+
+    def _interrupted(self, held: Held, error: asyncio.CancelledError) -> Outcome:
+        task = asyncio.current_task()
+        if task is None or not task.cancelling():
+            return failure_of(error)  # nobody interrupted us: the step awaited something that was cancelled
+        if held.is_lost:
+            raise LeaseLostError(f"{held.record.id} is held by somebody else now")
+        if held.is_interrupted and held.cancel_reason:
+            task.uncancel()
+            return Failed(Ending.CANCELLED, held.cancel_reason)
+        if self._must_stop():
+            task.uncancel()
+            return HandedBack()
+        raise error
+
+    @staticmethod
+    async def _join(step: AnyStep, pipeline: Pipeline, held: Held, number: int, path: str) -> Outcome:
+        return perform_join(step, pipeline, held.record, number, path)
 
     @staticmethod
     async def _within(timeout_ms: int | None, work: Awaitable[Outcome]) -> Outcome:
@@ -148,9 +197,9 @@ class Performer:
             )
         if function.runs_in == "loop":
             return _result(name, await function.function(context))
-        return _result(name, await self._call_elsewhere(function, context))
+        return await self._call_elsewhere(function, context)
 
-    async def _call_elsewhere(self, function: StepFunction, context: StepContext) -> Any:
+    async def _call_elsewhere(self, function: StepFunction, context: StepContext) -> Outcome:
         loop = asyncio.get_running_loop()
         given: Any
         if function.runs_in == "thread":
@@ -158,7 +207,12 @@ class Performer:
         else:
             given = ProcessInput(context)
         try:
-            return await loop.run_in_executor(self._pools.get(function.runs_in), function.function, given)
+            outcome = await loop.run_in_executor(
+                self._pools.get(function.runs_in), _outcome_of, function.name, function.function, given
+            )
+            if isinstance(outcome, BaseException):
+                raise outcome
+            return outcome
         except BrokenExecutor as error:
             self._pools.renew(function.runs_in)
             raise StepFailedError(
@@ -167,7 +221,7 @@ class Performer:
 
     # -------------------------------------------------------------------------------------- the others
 
-    async def _builtin(self, step: AnyStep, held: Held, context: StepContext) -> Outcome:
+    async def _builtin(self, step: AnyStep, context: StepContext) -> Outcome:
         data = context.input
         match step:
             case Delay():
@@ -227,7 +281,7 @@ def _check(step: CheckFields, context: StepContext) -> Outcome:
     if report.problems:
         return Failed(
             Ending.FAILED,
-            "; ".join(report.problems)[:MAX_NOTE],
+            printable("; ".join(report.problems)),
             ("FieldError",),
             to_json("output", {"problems": report.problems}),
         )
@@ -245,7 +299,19 @@ def _result(name: str, returned: Any) -> Outcome:
         return Failed(Ending.INTERNAL_ERROR, f"step {name!r}: {error}", ("OutputError",), is_fault=True)
 
 
-def failure_of(error: Exception) -> Failed:
+def _outcome_of(name: str, function: Callable[..., Any], given: Any) -> Outcome | TransactionError:
+    """Call a function in the thread or process where this runs. What concerns the worker is given back."""
+    try:
+        return _result(name, function(given))
+    except Suspend as suspend:
+        return suspend.outcome
+    except _TRAVELLERS as error:
+        return error
+    except BaseException as error:  # noqa: BLE001 - as above
+        return failure_of(error)
+
+
+def failure_of(error: BaseException) -> Failed:
     """What a step threw, as an outcome."""
     names = [base.__name__ for base in type(error).__mro__[:-2]]
     if isinstance(error, StepError):
@@ -259,17 +325,20 @@ def failure_of(error: Exception) -> Failed:
             pause_ms = error.retry_after_ms or 0
             return Failed(
                 ending,
-                error.note[:MAX_NOTE],
+                printable(error.note),
                 names_of_all,
                 output,
                 is_retryable=error.retryable,
                 pause_ms=pause_ms,
             )
-        return Failed(ending, error.note[:MAX_NOTE], names_of_all, output)
+        return Failed(ending, printable(error.note), names_of_all, output)
     if isinstance(error, TimeoutError) and not isinstance(error, PenstockError):
         return Failed(Ending.TIMEOUT, _text(error), (*names, "timeout"))
     return Failed(Ending.INTERNAL_ERROR, _text(error), (*names, "internal-error"), is_fault=True)
 
 
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:MAX_NOTE]
+def _text(error: BaseException) -> str:
+    try:
+        return printable(f"{type(error).__name__}: {error}")
+    except Exception:  # noqa: BLE001 - some errors cannot even be told
+        return type(error).__name__

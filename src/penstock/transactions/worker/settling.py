@@ -3,7 +3,7 @@
 Rules: settlements of one transaction are written in their order, since its holder waits for each. A write
 whose outcome is unknown is repeated: it carries a number, so that it is done once. When the store stays away
 for longer than ``patience_s`` the answer is ``lost``: the lease is gone by then, and somebody else will go
-on.
+on. What cannot be written at all is answered with ``error``, and stops nothing that came along with it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from penstock.errors import (
     BackpressureError,
@@ -26,6 +27,8 @@ from penstock.transactions.store import TransactionStore
 
 _LOG = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 #: Settlements in one call of the script.
 _BATCH: Final = 128
 _FIRST_PAUSE_S: Final = 0.05
@@ -37,8 +40,8 @@ class Settler:
 
     def __init__(self, store: TransactionStore, partition: int, *, patience_s: float) -> None:
         self._store = store
-        self._partition = partition
-        self._patience_s = patience_s
+        self.partition = partition
+        self.patience_s = patience_s
         self._waiting: deque[tuple[Settlement, asyncio.Future[str]]] = deque()
         self._writer: asyncio.Task[None] | None = None
 
@@ -65,17 +68,20 @@ class Settler:
 
     async def _write(self, settlements: list[Settlement]) -> list[str]:
         now_s = asyncio.get_running_loop().time
-        end_s = now_s() + self._patience_s
+        end_s = now_s() + self.patience_s
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
-                return await self._store.settle(self._partition, settlements)
+                return await self._store.settle(self.partition, settlements)
             except ClosedError:
                 break
-            except PenstockError as error:
-                if len(settlements) > 1 and not is_outage(error):
-                    return [answer for one in settlements for answer in await self._write([one])]
-                if now_s() + pause_s > end_s or not is_outage(error):
+            except Exception as error:  # noqa: BLE001 - words that cannot be sent raise what they like
+                if not isinstance(error, PenstockError) or not is_outage(error):
+                    if len(settlements) > 1:
+                        return [answer for one in settlements for answer in await self._write([one])]
+                    _LOG.error("could not settle %s: %s", settlements[0].tx, error)
+                    return [f"error {type(error).__name__}: {error}"]
+                if now_s() + pause_s > end_s:
                     _LOG.error("could not write %d settlements: %s", len(settlements), error)
                     break
             await asyncio.sleep(pause_s)
@@ -86,6 +92,21 @@ class Settler:
         """When everything is written."""
         while self._writer is not None:
             await asyncio.wait([self._writer])
+
+
+async def patiently(call: Callable[[], Awaitable[T]], patience_s: float) -> T:
+    """What a call gives that may be repeated; while the store is away it is, for this long."""
+    now_s = asyncio.get_running_loop().time
+    end_s = now_s() + patience_s
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        try:
+            return await call()
+        except PenstockError as error:
+            if not is_outage(error) or now_s() + pause_s > end_s:
+                raise
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 def is_outage(error: PenstockError) -> bool:

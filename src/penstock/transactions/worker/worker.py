@@ -17,6 +17,9 @@ Rules
 3. ``stop`` takes nothing more, lets steps end for ``grace_ms``, then interrupts them; what has not ended is
    handed back at once, so nobody waits for a lease to run out.
 4. One transaction that cannot be worked with stops no other, and a store that is away stops nothing for good.
+5. An async step that blocks the loop for longer than a lease keeps all leases of this worker from being
+   renewed: others may take them, what was done is lost to them, and a warning says so. Blocking code belongs
+   into a step that is not async.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
@@ -36,7 +40,7 @@ import msgspec
 from penstock.client.facts import to_bytes
 from penstock.client.pubsub import Message, Subscriber
 from penstock.clock import SystemClock
-from penstock.errors import ClosedError, ConfigError, DefinitionError, PenstockError, UnknownPipelineError
+from penstock.errors import ClosedError, ConfigError, PenstockError, UsageError
 from penstock.transactions import keys
 from penstock.transactions.model import Ending, Record, TrailEntry, entry_to
 from penstock.transactions.outbox import OutboxForwarder
@@ -44,8 +48,9 @@ from penstock.transactions.pipelines import PipelineRegistry
 from penstock.transactions.store import TransactionStore
 from penstock.transactions.worker.app import App
 from penstock.transactions.worker.flow import Flow
-from penstock.transactions.worker.holding import Held, LeaseLostError
+from penstock.transactions.worker.holding import Held, LeaseLostError, NotWrittenError
 from penstock.transactions.worker.http_calls import HttpCaller
+from penstock.transactions.worker.outcomes import printable
 from penstock.transactions.worker.performing import Performer, Pools
 from penstock.transactions.worker.settling import Settler, is_outage
 from penstock.transactions.workers_registry import TOPIC_WISHES, WorkerInfo
@@ -130,13 +135,15 @@ class Worker:
         self._on_beat = on_beat
         self._pools = Pools(
             lambda: ThreadPoolExecutor(threads or min(concurrency, 64), "penstock-step"),
-            lambda: ProcessPoolExecutor(processes),
+            lambda: Pools.processes(processes),
         )
         self._http = http or HttpCaller()
-        self._performer = Performer(app, self._pools, self._http, is_stopping=lambda: self._is_stopping)
+        self._performer = Performer(app, self._pools, self._http, must_stop=lambda: self._is_interrupting)
         self._held: dict[str, Held] = {}
         self._leaving = 0
         self._settlers: dict[int, Settler] = {}
+        #: partitions as topics name them
+        self._places: dict[str, int] = {}
         #: partitions that may have something for us; others by the loop time when they may
         self._fresh: set[int] = set()
         self._due_s: dict[int, float] = {}
@@ -163,7 +170,8 @@ class Worker:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        if not self._is_stopping:
+            self.stop()
         if self._runner is not None:
             await self._runner
 
@@ -190,22 +198,27 @@ class Worker:
             place: Settler(self._store, place, patience_s=2 * self._lease_ms / 1_000)
             for place in range(partitions)
         }
+        self._places = {keys.prefix_of(place): place for place in self._settlers}
 
     async def _run(self) -> None:
         async with self._store.client.pubsub() as subscriber:
             background = [
-                asyncio.create_task(self._listen(subscriber)),
-                asyncio.create_task(self._beat()),
+                asyncio.create_task(_endlessly(partial(self._listen, subscriber))),
+                asyncio.create_task(_endlessly(self._beat)),
                 *(asyncio.create_task(_endlessly(duty)) for duty in self._duties),
             ]
             try:
                 await self._feed()
-                await self._drain()
             finally:
-                for task in background:
-                    task.cancel()
-                await asyncio.gather(*background, return_exceptions=True)
-                await self._close()
+                self._is_interrupting = self._is_interrupting or not self._is_stopping
+                self._is_stopping = True
+                try:
+                    await self._drain()
+                finally:
+                    for task in background:
+                        task.cancel()
+                    await asyncio.gather(*background, return_exceptions=True)
+                    await self._close()
 
     async def _close(self) -> None:
         for settler in self._settlers.values():
@@ -250,7 +263,7 @@ class Worker:
         return task
 
     def _room(self) -> int:
-        """Free places. Whoever only waits for its last write has left its place, but for as many as there are."""
+        """Free places. Whoever only waits for its last write has left its place; at most as many do again."""
         return min(
             self._concurrency - len(self._held) + self._leaving, 2 * self._concurrency - len(self._held)
         )
@@ -288,8 +301,8 @@ class Worker:
             )
         except ClosedError:
             raise
-        except PenstockError as error:
-            if not is_outage(error):
+        except Exception as error:  # noqa: BLE001 - a reply that nobody understands ends nothing
+            if not isinstance(error, PenstockError) or not is_outage(error):
                 _LOG.error("worker %s cannot take transactions: %s", self.id, error)
             self._note_due(place, self._pause_ms)
             self._pause_ms = min(2 * self._pause_ms, _LONGEST_PAUSE_MS)
@@ -304,10 +317,22 @@ class Worker:
     def _begin(self, catch: _Catch) -> None:
         settler = self._settlers[catch.place]
         for record in catch.records:
+            self._drop(record.id)
             held = Held(self._store, settler, record, catch.now_ms, self._note_leaving)
             self._held[record.id] = held
             held.task = asyncio.create_task(self._carry(held))
         self._statistics.taken += len(catch.records)
+
+    def _drop(self, tx: str) -> None:
+        """It is here again: after its last write, or because its lease was lost and nobody else took it."""
+        old = self._held.pop(tx, None)
+        if old is None:
+            return
+        if old.is_leaving:
+            self._leaving -= 1
+        else:
+            old.is_leaving = old.is_lost = True
+            old.interrupt()
 
     def _note_due(self, place: int, next_ms: int | None) -> None:
         if next_ms is None:
@@ -320,7 +345,8 @@ class Worker:
     async def _carry(self, held: Held) -> None:
         record = held.record
         try:
-            pipeline = await self._registry.load(record.text(b"pipeline"), record.text(b"version"))
+            name, version = record.text(b"pipeline"), record.text(b"version")
+            pipeline = await held.ask(lambda: self._registry.load(name, version))
             await Flow(held, pipeline, self._performer, self.id).run(lambda: self._is_stopping)
             self._statistics.left += 1
             self._statistics.ended += held.has_ended
@@ -330,21 +356,25 @@ class Worker:
         except asyncio.CancelledError:
             if not held.is_lost:
                 raise
-        except (DefinitionError, UnknownPipelineError, ValueError, KeyError, IndexError, TypeError) as error:
+        except (UsageError, NotWrittenError) as error:
             await self._give_up(held, error)
         except PenstockError as error:
             # Most likely the store is away; the lease brings it back.
             _LOG.error("worker %s leaves %s to its lease: %s", self.id, record.id, error)
+        except Exception as error:  # noqa: BLE001 - a record that is not as it should be breaks anything
+            await self._give_up(held, error)
         finally:
-            self._held.pop(record.id, None)
-            self._leaving -= held.is_leaving
+            # Unless it is here again already.
+            if self._held.get(record.id) is held:
+                del self._held[record.id]
+                self._leaving -= held.is_leaving
             self._bell.set()
             if self._forwarder is not None and held.has_outbox:
                 self._forwarder.kick(held.partition)
 
     async def _give_up(self, held: Held, error: Exception) -> None:
         """A record that cannot be carried: no other worker could do better."""
-        note = f"{type(error).__name__}: {error}"
+        note = printable(f"{type(error).__name__}: {error}")
         _LOG.error("worker %s gives up %s: %s", self.id, held.record.id, note)
         entry = entry_to(TrailEntry("note", held.now_ms(), worker=self.id, note=note))
         is_dead = not held.record.fields.get(b"parent")
@@ -352,6 +382,8 @@ class Worker:
             await held.settle("end", note, (), [entry], arguments=(Ending.INTERNAL_ERROR, int(is_dead)))
         except LeaseLostError:
             self._statistics.lost += 1
+        except NotWrittenError as refused:
+            _LOG.error("worker %s leaves %s to its lease: %s", self.id, held.record.id, refused)
 
     async def _drain(self) -> None:
         """What is held ends by itself, or is interrupted and handed back."""
@@ -364,9 +396,10 @@ class Worker:
                     await self._bell.wait()
             except TimeoutError:
                 pass
+        self._is_interrupting = True
         tasks = [held.task for held in self._held.values() if held.task is not None]
-        for task in tasks:
-            task.cancel()
+        for held in self._held.values():
+            held.interrupt()
         if tasks:
             await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -395,7 +428,8 @@ class Worker:
         try:
             async for item in subscriber:
                 if isinstance(item, Message):
-                    self._hear(to_bytes(item.channel).decode(), to_bytes(item.data).decode())
+                    words = (to_bytes(word).decode("utf-8", "replace") for word in (item.channel, item.data))
+                    self._hear(*words)
                 else:
                     self._everything_is_fresh()
         except ClosedError:
@@ -409,9 +443,9 @@ class Worker:
         elif topic == TOPIC_WISHES:
             self._beat_now.set()
         else:
-            place = word.removeprefix("{p").removesuffix("}.")
-            if place.isdecimal() and int(place) in self._settlers:
-                self._fresh.add(int(place))
+            place = self._places.get(word)
+            if place is not None:
+                self._fresh.add(place)
                 self._bell.set()
 
     def _everything_is_fresh(self) -> None:
@@ -421,9 +455,10 @@ class Worker:
     def _interrupt(self, tx: str) -> None:
         """Somebody wants it to end."""
         held = self._held.get(tx)
-        if held is not None and not held.cancel_reason and held.task is not None:
-            held.cancel_reason = "cancelled"
-            held.task.cancel()
+        # What is being undone is ending already, and must not be left half done.
+        if held is not None and not held.is_interrupted and not held.record.fields.get(b"fate"):
+            held.cancel_reason = held.cancel_reason or "cancelled"
+            held.interrupt()
 
     # ------------------------------------------------------------------------------------ heartbeat
 
@@ -466,9 +501,9 @@ class Worker:
         tokens = dict(mine)
         for tx in renewal.lost:
             held = self._held.get(tx)
-            if held is not None and held.record.token == tokens[tx] and held.task is not None:
+            if held is not None and held.record.token == tokens[tx] and not held.is_leaving:
                 held.is_lost = True
-                held.task.cancel()
+                held.interrupt()
 
     # ------------------------------------------------------------------------------------- looking
 
