@@ -23,6 +23,8 @@ from typing import Final
 from penstock.errors import UsageError
 from penstock.protocol.slots import key_slot
 
+#: Keys outside partitions: ``tx.archive`` (the name of this store in archives), ``{tx}.workersH`` and
+#: ``{tx}.schedulesH`` with their neighbours, ``{tx.hooks}:…`` (receivers), ``{pipelines}.…`` (definitions).
 #: How many partitions this store has; written once, by the first who needs it.
 PARTITIONS: Final = "tx.partitions"
 MAX_PARTITIONS: Final = 1_024

@@ -360,7 +360,7 @@ _decode_entry: Final = msgspec.json.Decoder(TrailEntry).decode
 def entry_from(text: bytes) -> TrailEntry:
     try:
         return _decode_entry(text)
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return TrailEntry("note", note=text[:MAX_NOTE].decode("utf-8", "replace"))
 
 

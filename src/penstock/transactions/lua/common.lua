@@ -22,6 +22,7 @@
 --   toArchiveLock1/2   string: who archives; until the second ends nobody else does (to_archive.lua)
 --   archiveN           string: number of the last batch that was handed to an archiver
 --   outboxL, outboxH   list: number, destination, payload in turn; hash: destination -> last number (outbox.lua)
+--   outboxLock         string: who forwards; outboxDeadL: list of JSON: what no destination took, and why
 --   indexZ             sorted set: tx -> when it was created (ms); ownerZ:<owner> likewise, of one owner
 --   externalId:<owner> <id>   string: `<tx> <fingerprint>`, for its period (owners may have colons, not spaces)
 --   pipelineH:<name>   hash: active version and the versions that may be started (pipeline.lua, registry.py)
@@ -43,7 +44,8 @@
 --   undo      steps that must be undone if it fails; cancel: why somebody wants it to end
 --   losses    leases lost in a row
 --   created_ms, queued_ms, taken_ms, ended_ms, deadline_ms, notified_ms, watched_ms (until when somebody listens)
---   webhook, webhook_status, webhook_progress, webhook_cancellable, run (how often it was begun again)
+--   webhook, webhook_status, webhook_progress, webhook_cancellable; w:<event> (report of a progress event)
+--   run       how often it was begun again
 
 local prefix = KEYS[1]
 local time = redis.call('TIME')

@@ -56,6 +56,7 @@ for _, tx in ipairs(due) do
     local has_trail, entries = pcall(redis.call, 'LRANGE', prefix .. 'trailL:' .. tx, 0, -1)
     reply[#reply + 1] = {tx, flat, has_trail and entries or {}}
     for _, word in ipairs(flat) do bytes = bytes + #word end
+    for _, entry in ipairs(has_trail and entries or {}) do bytes = bytes + #entry end
     redis.call('HSET', state_key(tx), 'archive_batch', batch)
     if bytes > MOST_BYTES then break end
   end

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from penstock.errors import ConfigError
 from penstock.transactions.pipelines.definition import Pipeline, walk
 from penstock.transactions.pipelines.patterns import PatternError, compile_pattern
 from penstock.transactions.pipelines.retry import Retry
@@ -31,6 +32,9 @@ from penstock.transactions.pipelines.steps import (
     Wait,
     is_name,
 )
+from penstock.webhooks.addresses import check_url
+from penstock.webhooks.endpoints import ANY_ADDRESS
+from penstock.webhooks.model import checked_headers
 
 MAX_STEPS: Final = 500
 MAX_DEPTH: Final = 8
@@ -46,8 +50,6 @@ MAX_MS: Final = 366 * 24 * 60 * 60 * 1_000
 _BRANCH: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VERSION: Final = re.compile(r"[0-9a-f]{20}")
 _PATH: Final = re.compile(r"[^.\x00-\x1f]+(?:\.[^.\x00-\x1f]+)*")
-_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
-_HEADER_VALUE: Final = re.compile(r"[\x20-\x7e\t]{0,4096}")
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
 
 #: Steps that do work of their own or of children: they can fail, last, and be undone.
@@ -215,11 +217,15 @@ def _check_http(check: _Check, path: str, step: Http) -> None:
         check.add(f"{path}.url", problem)
     for name in _PLACEHOLDER.findall(step.url):
         check.field(f"{path}.url", name)
-    for name, value in step.headers.items():
-        is_right = _HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value)
-        check.require(
-            is_right, f"{path}.headers", f"{name!r:.150} cannot be sent, use plain ASCII without line breaks"
-        )
+    try:
+        checked_headers(step.headers)
+    except ConfigError as error:
+        check.add(f"{path}.headers", str(error))
+    check.require(
+        not any(name.lower() == "idempotency-key" for name in step.headers),
+        f"{path}.headers",
+        "Idempotency-Key is set for each attempt, leave it out",
+    )
     if step.body not in ("data", "none"):
         check.field(f"{path}.body", step.body)
     check.field(f"{path}.into", step.into)
@@ -241,6 +247,11 @@ def _problem_of_url(url: str) -> str | None:
         return "must name its host itself: {…} may only stand in the path and the query"
     if "{" in bare or "}" in bare:
         return "has a brace without its partner, write %7B or %7D for the characters"
+    try:
+        # Which networks may be called is the operator's to say, where the step runs.
+        check_url(_PLACEHOLDER.sub("x", url), ANY_ADDRESS)
+    except ConfigError as error:
+        return str(error)
     return None
 
 
