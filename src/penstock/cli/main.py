@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from penstock.cli import channel, gateway, serve, stream
+from penstock.cli import channel, gateway, pipeline, serve, stream, tx, worker
 from penstock.errors import PenstockError
 from penstock.version import __version__
 
@@ -26,6 +26,8 @@ examples:
   penstock stream follow ./shop.pen orders      and its readers, as they come
   penstock channel publish ./shop.pen room hi   a message to a durable channel
   penstock channel tail ./shop.pen room         whatever comes from now on
+  penstock worker shop --store ./shop.pen       runs the steps that shop.py has
+  penstock tx start checkout '{"cart": 42}' --store ./shop.pen
 
 `penstock COMMAND --help` tells more about a command.
 """
@@ -44,6 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     serve.add_arguments(groups)
     stream.add_arguments(groups)
     channel.add_arguments(groups)
+    worker.add_arguments(groups)
+    tx.add_arguments(groups)
+    pipeline.add_arguments(groups)
     gateway.add_arguments(groups)
     arguments = parser.parse_args(argv)
     try:
@@ -53,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         # A server that did not listen to signals yet is stopped as well; half of a task is not done.
-        return 0 if arguments.group in ("gateway", "serve") else _INTERRUPTED
+        return 0 if arguments.group in ("gateway", "serve", "worker") else _INTERRUPTED
     return 0
 
 
