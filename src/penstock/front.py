@@ -18,13 +18,12 @@ from penstock.channels import Channel, ChannelStore
 from penstock.channels.model import EXPIRE_MS
 from penstock.client.client import Client
 from penstock.client.config import open_settings
-from penstock.delivering import StoreOutlet
 from penstock.errors import UsageError
 from penstock.streams import Stream, StreamCommands
 from penstock.streams.arguments import Name
-from penstock.transactions import Transactions
 
 if TYPE_CHECKING:
+    from penstock.transactions import Transactions
     from penstock.transactions.archive.sink import ArchiveSink
 
 
@@ -46,16 +45,22 @@ class Penstock(Client):
     @cached_property
     def transactions(self) -> Transactions:
         """Pipelines of steps: start them, look at them, run workers."""
-        return Transactions(self, outlet=StoreOutlet(self._stream_commands, self._channels))
+        return self._make_transactions()
 
     def with_archive(self, archive: ArchiveSink) -> Self:
         """Transactions that left the store are found there; to be said before they are first used."""
         if "transactions" in self.__dict__:
             raise UsageError("say with_archive() before transactions are used")
-        self.__dict__["transactions"] = Transactions(
-            self, outlet=StoreOutlet(self._stream_commands, self._channels), archive=archive
-        )
+        self.__dict__["transactions"] = self._make_transactions(archive)
         return self
+
+    def _make_transactions(self, archive: ArchiveSink | None = None) -> Transactions:
+        # A third of what importing Penstock would take, and most programs do without.
+        from penstock.delivering import StoreOutlet
+        from penstock.transactions import Transactions
+
+        outlet = StoreOutlet(self._stream_commands, self._channels)
+        return Transactions(self, outlet=outlet, archive=archive)
 
     async def close(self) -> None:
         if "transactions" in self.__dict__:

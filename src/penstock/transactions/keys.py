@@ -27,6 +27,8 @@ from penstock.protocol.slots import key_slot
 #: ``{tx}.schedulesH`` with their neighbours, ``{tx.hooks}:…`` (receivers), ``{pipelines}.…`` (definitions).
 #: How many partitions this store has; written once, by the first who needs it.
 PARTITIONS: Final = "tx.partitions"
+#: What was asked for as limits; partitions have their shares.
+LIMITS: Final = "tx.limits"
 MAX_PARTITIONS: Final = 1_024
 TOPIC_WORK: Final = "tx.work."
 TOPIC_AGENDA: Final = "tx.agenda"

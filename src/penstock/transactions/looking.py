@@ -13,7 +13,7 @@ sums are of moments that lie close together, not of one. What this module must n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -305,18 +305,12 @@ class Looking:
         return sum(await pipe.all())
 
     async def limits(self) -> dict[str, Limit]:
-        """By ``p:<pipeline>``, ``o:<owner>``, ``g:<group>``: what holds for the store as a whole.
+        """By ``p:<pipeline>``, ``o:<owner>``, ``g:<group>``.
 
-        Partitions have shares of at least one, so a small limit on many partitions is more than was asked.
+        Partitions have shares of at least one, so a small limit on many partitions lets more pass than it
+        says.
         """
-        pipe = self._client.pipeline()
-        for prefix in await self._prefixes():
-            pipe.hgetall(f"{prefix}limitsH")
-        shares: dict[str, list[list[str]]] = {}
-        for reply in await pipe.all():
-            for name, text in reply.items():
-                shares.setdefault(name.decode(), []).append(text.decode().split())
-        return {name: _limit_of(parts) for name, parts in sorted(shares.items())}
+        return await self._store.limits()
 
     async def _prefixes(self) -> Names:
         return [keys.prefix_of(place) for place in range(await self._store.partitions())]
@@ -385,20 +379,3 @@ def _groups_in(text: bytes | None) -> Iterator[str]:
             waiting.extend(value.values())
         elif isinstance(value, list):
             waiting.extend(value)
-
-
-def _limit_of(shares: Sequence[Sequence[str]]) -> Limit:
-    """The sum of what partitions have."""
-    parts = [share for share in shares if len(share) == 5]
-
-    def total(place: int) -> int:
-        return sum(int(part[place]) for part in parts)
-
-    rate = float(f"{sum(float(part[2]) for part in parts):.5g}")
-    return Limit(
-        is_paused=any(part[0] == "1" for part in parts),
-        concurrency=total(1),
-        rate=rate,
-        burst=max(1, total(3)) if rate else 1,
-        max_queued=total(4),
-    )

@@ -17,6 +17,8 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from penstock.client.client import Client
 from penstock.client.facts import to_bytes
 from penstock.client.scripts import ScriptLibrary
@@ -230,8 +232,22 @@ class TransactionStore:
         """Of ``p:<pipeline>``, ``o:<owner>`` or ``g:<group>``; each partition gets its share."""
         partitions = await self.partitions()
         text = "" if limit is None else limit_text(limit, partitions)
+        # What was asked for, since shares are rounded up; what holds is what partitions have.
+        if limit is None:
+            await self.client.execute("HDEL", keys.LIMITS, name)
+        else:
+            await self.client.execute("HSET", keys.LIMITS, name, msgspec.json.encode(limit))
         changed = [await self.run("set_limit", place, name, text) for place in range(partitions)]
         return any(changed)
+
+    async def limits(self) -> dict[str, Limit]:
+        """What was asked for, by the names of ``set_limit``."""
+        reply: Any = await self.client.execute("HGETALL", keys.LIMITS)
+        flat = reply.items() if isinstance(reply, Mapping) else zip(reply[::2], reply[1::2], strict=True)
+        return {
+            to_bytes(name).decode(): msgspec.json.decode(to_bytes(text), type=Limit)
+            for name, text in sorted(flat)
+        }
 
     async def configure(self, **settings: int) -> None:
         """``archive_delay_ms``, ``dead_keep_ms``, ``max_losses``, for every process of this store."""
