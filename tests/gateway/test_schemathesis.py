@@ -48,9 +48,14 @@ TAGS = (
     "pubsub",
     "webhooks",
     "tokens",
+    "transactions",
+    "pipelines",
+    "schedules",
+    "transaction operations",
     "health",
     "about",
     "DSPS",
+    "DATP",
 )
 SETTINGS = {"pubsub": {"enabled": True}, "http": {"longPollingMaxTimeout": "20ms", "listen": "127.0.0.1:0"}}
 
@@ -103,11 +108,29 @@ async def _furnish(worker: Whole) -> dict[str, str]:
     webhook = (await http.post("/v1/webhooks", json=hook)).json()["webhook"]["id"]
     delivery = (await http.post(f"/v1/webhooks/{webhook}/test")).json()["id"]
     token = (await http.post("/v1/tokens", json={"name": "t", "scopes": ["admin"]})).json()["token"]["id"]
+    transaction = await _furnish_transactions(worker)
     http.headers.pop("authorization")
     return {
         "channel": "room", "channelID": "room", "subscriber": "ann", "subscriberID": "ann",
         "message": "m1", "messageID": "m1", "stream": "orders", "group": "billing",
-        "webhook": webhook, "delivery": delivery, "token": token,
+        "webhook": webhook, "delivery": delivery, "token": token, **transaction,
+    }  # fmt: skip
+
+
+async def _furnish_transactions(worker: Whole) -> dict[str, str]:
+    """A pipeline, a transaction that nobody runs, a limit and a schedule."""
+    http = worker.http
+    await http.put("/v1/pipelines/checkout/draft", json={"steps": ["charge"], "node_group": "shop"})
+    version = (await http.post("/v1/pipelines/checkout/commit", json={"activate": True})).json()["version"]
+    wish = {"pipeline": "checkout", "external_id": "order-1"}
+    transaction = (await http.post("/v1/transactions", json=wish)).json()["id"]
+    await http.put(f"/v1/transactions/{transaction}/switches/paid", json={"value": True})
+    await http.put("/v1/limits/pipelines/checkout", json={"concurrency": 5})
+    await http.put("/v1/schedules/nightly", json={"pipeline": "checkout", "cron": "0 2 * * *"})
+    return {
+        "transaction": transaction, "txId": transaction, "external_id": "order-1", "externalId": "order-1",
+        "switch": "paid", "pipeline": "checkout", "transactionType": "checkout", "version": version,
+        "schedule": "nightly", "node_group": "shop", "kind": "pipelines", "name": "checkout",
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from penstock.gateway.app import Application
-from penstock.gateway.assembly import open_services
+from penstock.gateway.assembly import open_services, transaction_routes
 from penstock.gateway.dsps import answers
 from penstock.gateway.dsps.operating import Operating
 from penstock.gateway.dsps.polling import Polling
@@ -77,6 +77,7 @@ def all_routes(services: Services, heartbeat_ms: int = 15_000, credential_s: flo
         *PubSubRoutes(services).routes(),
         *HookRoutes(services).routes(),
         *TokenRoutes(services).routes(),
+        *transaction_routes(services, heartbeat_ms=heartbeat_ms, credential_s=credential_s),
         *HealthRoutes(services).routes(),
     ]
     return [*routes, *OpenApiRoutes(routes, services.config).routes()]

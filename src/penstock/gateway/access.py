@@ -11,6 +11,7 @@ from penstock.gateway.auth.decisions import ANONYMOUS, Action, Principal, Resour
 from penstock.gateway.auth.gatekeeper import Gatekeeper, bearer_of
 from penstock.gateway.auth.jwt import JwtRule
 from penstock.gateway.auth.networks import Networks, client_address
+from penstock.gateway.auth.owners import Caller
 from penstock.gateway.http.requests import Request
 from penstock.gateway.http.responses import Refusal, retry_after
 from penstock.gateway.limiting import RateLimiter
@@ -67,6 +68,13 @@ class Access:
         )
         request.principal = principal
         return principal
+
+    async def admit_caller(self, request: Request, action: Action, rules: Sequence[JwtRule] = ()) -> Caller:
+        """Who asks about transactions, if they may do this; AuthRejected if not."""
+        bearer = bearer_of(request.header(b"authorization"))
+        caller = await self._gatekeeper.admit_caller(bearer, request.peer, action, rules)
+        request.principal = caller.principal
+        return caller
 
     def count_publish(self, request: Request, messages: int) -> None:
         if self._publishes is not None:

@@ -35,6 +35,7 @@ from penstock.gateway.config.model import (
     StorageConfig,
 )
 from penstock.gateway.control import Control
+from penstock.gateway.datp.transactions import DatpRoutes
 from penstock.gateway.dsps import answers
 from penstock.gateway.dsps.operating import Operating
 from penstock.gateway.dsps.polling import Polling
@@ -46,17 +47,26 @@ from penstock.gateway.observing.metrics import Metrics
 from penstock.gateway.observing.tracing import Tracing
 from penstock.gateway.policies import ChannelPolicies
 from penstock.gateway.services import Services
+from penstock.gateway.transacting import TransactionService
 from penstock.gateway.v1.channel_events import ChannelEventRoutes
 from penstock.gateway.v1.channels import ChannelRoutes
+from penstock.gateway.v1.events import HEARTBEAT_MS
+from penstock.gateway.v1.feeds import CREDENTIAL_S
 from penstock.gateway.v1.health import HealthRoutes
 from penstock.gateway.v1.hooks import HookRoutes
 from penstock.gateway.v1.openapi import OpenApiRoutes
+from penstock.gateway.v1.pipelines import PipelineRoutes
 from penstock.gateway.v1.pubsub import PubSubRoutes
+from penstock.gateway.v1.schedules import ScheduleRoutes
 from penstock.gateway.v1.sockets import SocketRoutes
 from penstock.gateway.v1.stream_groups import StreamGroupRoutes
 from penstock.gateway.v1.streams import StreamRoutes
 from penstock.gateway.v1.subscriptions import SubscriptionRoutes
 from penstock.gateway.v1.tokens import TokenRoutes
+from penstock.gateway.v1.transaction_control import TransactionControlRoutes
+from penstock.gateway.v1.transaction_events import TransactionEventRoutes
+from penstock.gateway.v1.transaction_operations import TransactionOperationRoutes
+from penstock.gateway.v1.transactions import TransactionRoutes
 from penstock.webhooks import BreakerPolicy
 
 
@@ -85,6 +95,9 @@ async def open_services(
         if services.webhooks is not None:
             services.webhooks.start()
             stack.push_async_callback(services.webhooks.stop)
+        if services.transactions is not None:
+            services.transactions.start()
+            stack.push_async_callback(services.transactions.stop)
         yield services
 
 
@@ -157,6 +170,7 @@ def _services(
         revocations=revocations,
         tokens=tokens,
         webhooks=WebhookService(store, channels, policies, control, body_limit_bytes=limits.body_bytes),
+        transactions=TransactionService(store, config) if config.transactions.enabled else None,
     )
 
 
@@ -192,11 +206,28 @@ def _limiter(rate: float, config: GatewayConfig) -> RateLimiter | None:
 def _static_tokens(config: GatewayConfig) -> StaticTokens:
     return StaticTokens(
         StaticToken(
-            Grant(token.name, scopes_of(token.scopes), token.channels, token.streams),
+            Grant(token.name, scopes_of(token.scopes), token.channels, token.streams, token.owner or ""),
             sha256=token.digest.hex(),
         )
         for token in config.tokens
     )
+
+
+def transaction_routes(
+    services: Services, *, heartbeat_ms: int = HEARTBEAT_MS, credential_s: float = CREDENTIAL_S
+) -> list[Route]:
+    """All that concerns transactions; nothing if they are not enabled."""
+    if services.transactions is None:
+        return []
+    return [
+        *TransactionRoutes(services).routes(),
+        *TransactionControlRoutes(services).routes(),
+        *TransactionEventRoutes(services, heartbeat_ms=heartbeat_ms, credential_s=credential_s).routes(),
+        *PipelineRoutes(services).routes(),
+        *ScheduleRoutes(services).routes(),
+        *TransactionOperationRoutes(services).routes(),
+        *DatpRoutes(services).routes(),
+    ]
 
 
 def make_application(services: Services) -> Application:
@@ -214,6 +245,7 @@ def make_application(services: Services) -> Application:
         *PubSubRoutes(services).routes(),
         *HookRoutes(services).routes(),
         *TokenRoutes(services).routes(),
+        *transaction_routes(services),
         *HealthRoutes(services).routes(),
     ]
     routes += OpenApiRoutes(routes, services.config).routes()

@@ -6,6 +6,11 @@ error                          status  why
 SubscriptionNotFoundError      404     make it again
 ReceiptError                   400     not ours, or changed
 ContentError, UsageError       400     the caller can mend it
+DefinitionError                400     of a pipeline; each problem is told
+UnknownPipelineError           404     commit it, activate it
+TransactionNotFoundError       404     or it is somebody else's
+DuplicateError                 409     the external id belongs to another transaction
+TransactionEndedError          409     not in this state
 AuthRejected                   401     no credential (403 where the DSPS API says so)
                                403     a bad one, or not for this
                                503     whether it is good could not be found out
@@ -30,12 +35,17 @@ from penstock.errors import (
     CommandTimeoutError,
     ConnectionLostError,
     ContentError,
+    DefinitionError,
+    DuplicateError,
     PenstockError,
     ReceiptError,
     StoreError,
     StoreFullError,
     SubscriptionNotFoundError,
+    TransactionError,
+    TransactionNotFoundError,
     UnavailableError,
+    UnknownPipelineError,
     UsageError,
 )
 from penstock.gateway.auth.decisions import AuthRejected, Rejection
@@ -73,6 +83,16 @@ def refusal_of(error: PenstockError) -> Refusal | None:
             return Refusal(400, "receipt-malformed", str(error))
         case ContentError():
             return Refusal(400, "content-malformed", str(error))
+        case DefinitionError():
+            return Refusal(400, "definition-invalid", str(error), errors=_places_of(error))
+        case UnknownPipelineError():
+            return Refusal(404, "pipeline-not-found", str(error))
+        case TransactionNotFoundError():
+            return Refusal(404, "transaction-not-found", str(error))
+        case DuplicateError():
+            return Refusal(409, "external-id-taken", str(error))
+        case TransactionError():
+            return Refusal(409, "transaction-state", str(error))
         case UsageError():
             return Refusal(400, "bad-request", str(error))
         case AuthRejected():
@@ -84,6 +104,12 @@ def refusal_of(error: PenstockError) -> Refusal | None:
     if isinstance(error, _DOWN):
         return unavailable("the store does not answer; try again later")
     return None
+
+
+def _places_of(error: DefinitionError) -> list[dict[str, str]]:
+    """Each problem begins with the path to it."""
+    parts = (problem.partition(": ") for problem in error.problems)
+    return [{"name": path, "detail": detail} for path, _, detail in parts]
 
 
 def unavailable(detail: str, after_s: float = _RETRY_S) -> Refusal:

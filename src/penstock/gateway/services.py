@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.gateway.auth.revocation import Revocations
     from penstock.gateway.auth.tokens import TokenStore
     from penstock.gateway.hooks.service import WebhookService
+    from penstock.gateway.transacting import TransactionService
 
 
 @dataclass(slots=True)
@@ -34,7 +35,7 @@ class Life:
 @dataclass(slots=True)
 class Services:
     config: GatewayConfig
-    #: the first storage: streams, pub/sub, tokens and webhooks live there
+    #: the first storage: streams, pub/sub, transactions, tokens and webhooks live there
     store: Penstock
     #: all storages
     channels: Channels
@@ -46,6 +47,8 @@ class Services:
     revocations: Revocations | None = None
     tokens: TokenStore | None = None
     webhooks: WebhookService | None = None
+    #: None: they are not enabled
+    transactions: TransactionService | None = None
     life: Life = field(default_factory=Life)
     #: long polls and followers that wait at this moment
     waiting: int = 0

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from penstock.errors import PenstockError
 
-ResourceKind: TypeAlias = Literal["channel", "stream", "pubsub", "admin"]
+ResourceKind: TypeAlias = Literal["channel", "stream", "pubsub", "transaction", "admin"]
 PrincipalKind: TypeAlias = Literal["anonymous", "jwt", "token", "admin"]
 
 
@@ -27,6 +27,14 @@ class Action(StrEnum):
     #: look at information: lengths, subscribers, positions
     READ = "read"
     ADMIN = "admin"
+    #: of transactions of the owner that a credential stands for
+    START = "transactions:start"
+    LOOK = "transactions:read"
+    CONTROL = "transactions:control"
+    #: everything about the transactions of all owners
+    OPERATE = "transactions:*"
+    READ_PIPELINES = "pipelines:read"
+    WRITE_PIPELINES = "pipelines:write"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ anything else   with JWT rules       a JWT that passes all rules and is not revo
                 without, if tokens   an API token that grants the action on this name
                 are required
                 without              everybody, unless they show a credential that was revoked
+transactions    of an owner          see ``owners``; who shows nothing where that is allowed has one, too
+                anything else        an API token or a JWT that says so; the administrators' bearer
 ==============  ===================  ==================================================================
 
 Rules: a text that begins with ``pen_`` is an API token and nothing else; no JWT can begin so. An API token
@@ -38,9 +40,18 @@ from penstock.gateway.auth.decisions import (
 from penstock.gateway.auth.grants import Grant, StaticTokens, digest_of, is_secret_of
 from penstock.gateway.auth.jwt import JwtRule, JwtVerifier
 from penstock.gateway.auth.networks import PRIVATE_NETWORKS, Networks
+from penstock.gateway.auth.owners import (
+    ANYBODY,
+    DEFAULT_OWNER,
+    OWN_ACTIONS,
+    Caller,
+    jwt_caller,
+    owner_name,
+)
 from penstock.gateway.auth.revocation import Revocations
 from penstock.gateway.auth.tokens import TOKEN_PREFIX, TokenStore
 
+_TRANSACTIONS: Final = Resource("transaction")
 _BEARER: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([\x21-\x7e]+) *")
 
 
@@ -109,13 +120,38 @@ class Gatekeeper:
         await self._refuse_revoked(None if bearer is None else self._verifier.jti_of(bearer))
         return ANONYMOUS
 
+    async def admit_caller(
+        self, bearer: str | None, address: str, action: Action, rules: Sequence[JwtRule] = ()
+    ) -> Caller:
+        """Who asks about transactions, if they may do this. A token that is shown is held to its scopes."""
+        is_inside = self._admin_networks.is_inside(address)
+        if bearer is not None and is_inside and self._is_administrators(bearer):
+            return Caller(Principal("admin", "admin"), DEFAULT_OWNER, is_operator=True)
+        held = await self._token_of(bearer)
+        if held is not None:
+            scopes = held.grant.scopes
+            is_operator = Action.OPERATE in scopes or (is_inside and Action.ADMIN in scopes)
+            if not is_operator:
+                _check_grant(held, action, _TRANSACTIONS)
+            owner = held.grant.owner or owner_name(held.grant.name)
+            return Caller(_principal_of(held), owner, is_operator)
+        if rules:
+            return jwt_caller(await self._admit_jwt(bearer, rules), action)
+        if self._require_tokens or action not in OWN_ACTIONS:
+            raise _no_token(bearer, "a token is needed here")
+        await self._refuse_revoked(None if bearer is None else self._verifier.jti_of(bearer))
+        return ANYBODY
+
+    def _is_administrators(self, bearer: str) -> bool:
+        # Every digest is compared, so that time does not tell which one was close.
+        return sum([is_secret_of(bearer, digest) for digest in self._admin_digests]) > 0
+
     async def _admit_admin(self, bearer: str | None, address: str, resource: Resource) -> Principal:
         if not self._admin_networks.is_inside(address):
             raise AuthRejected("the address is not in a network of administrators", Rejection.FORBIDDEN)
         if bearer is None:
             raise _no_token(bearer, "an administrator's token is needed here")
-        # Every digest is compared, so that time does not tell which one was close.
-        if sum([is_secret_of(bearer, digest) for digest in self._admin_digests]):
+        if self._is_administrators(bearer):
             return Principal("admin", "admin")
         held = await self._token_of(bearer)
         if held is None:

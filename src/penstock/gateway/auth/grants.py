@@ -2,7 +2,8 @@
 
 A grant is a set of scopes and of name patterns. An action needs its scope, and a pattern that matches the
 name: channel patterns for channels and pub/sub, stream patterns for streams; the administration has no name
-to match. No scope includes another: an administrator's token cannot publish unless it says so.
+to match. No scope includes another: an administrator's token cannot publish unless it says so. Transactions
+belong to owners, so their scopes have no patterns: a token stands for one owner, ``transactions:*`` for all.
 
 Patterns are globs over whole names: ``*``, ``?``, ``[abc]``, ``[!abc]``; ``*`` stops at nothing.
 
@@ -22,6 +23,7 @@ from typing import Final
 
 from penstock.errors import ConfigError
 from penstock.gateway.auth.decisions import Action, Resource
+from penstock.gateway.auth.owners import is_owner
 
 MAX_NAME_CHARS: Final = 200
 MAX_PATTERN_CHARS: Final = 200
@@ -29,6 +31,8 @@ MAX_PATTERNS: Final = 64
 MIN_STATIC_SECRET_CHARS: Final = 16
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
+#: Scopes that hold only where a pattern matches.
+_BY_NAME: Final = frozenset({Action.PUBLISH, Action.SUBSCRIBE, Action.READ})
 #: What can stand in a header after ``Bearer``.
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 
@@ -41,9 +45,13 @@ class Grant:
     scopes: frozenset[Action]
     channels: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
+    #: whose transactions; empty: the name of the token is the owner's, see ``owners``
+    owner: str = ""
 
     def allows(self, action: Action, resource: Resource) -> bool:
         """Whether the action on this resource is among what is permitted."""
+        if resource.kind == "transaction":
+            return action in self.scopes or Action.OPERATE in self.scopes
         if action not in self.scopes:
             return False
         if resource.kind == "admin":
@@ -64,7 +72,9 @@ def problem_of(grant: Grant) -> str | None:
         for pattern in patterns:
             if not 0 < len(pattern) <= MAX_PATTERN_CHARS or not pattern.isprintable():
                 return f"{argument}: a pattern must be 1 to {MAX_PATTERN_CHARS} printable characters"
-    if grant.scopes != {Action.ADMIN} and not (grant.channels or grant.streams):
+    if grant.owner and not is_owner(grant.owner):
+        return "owner must be 1 to 128 letters, digits or any of _ . @ : / + -"
+    if grant.scopes & _BY_NAME and not (grant.channels or grant.streams):
         return "channels and streams are both empty, so nothing would match; give a pattern, or '*' for all"
     return None
 

@@ -54,6 +54,7 @@ class _Record(msgspec.Struct, frozen=True, omit_defaults=True):
     created_ms: int
     channels: list[str] = []
     streams: list[str] = []
+    owner: str = ""
     expires_ms: int | None = None
     used_ms: int | None = None
 
@@ -105,11 +106,12 @@ class TokenStore:
         *,
         channels: Iterable[str] = (),
         streams: Iterable[str] = (),
+        owner: str = "",
         expires_ms: int | None = None,
     ) -> NewToken:
         """Make a token. ``expires_ms`` is a time since 1970; None: it holds until it is revoked."""
         now_ms = self._clock.now_ms()
-        grant = _checked_grant(name, scopes, channels, streams)
+        grant = _checked_grant(name, scopes, channels, streams, owner)
         if expires_ms is not None and expires_ms <= now_ms:
             raise UsageError("expires_ms lies in the past; give a time that is still to come")
         token_id = f"{now_ms:012x}{secrets.token_hex(8)}"
@@ -121,6 +123,7 @@ class TokenStore:
             created_ms=now_ms,
             channels=list(grant.channels),
             streams=list(grant.streams),
+            owner=grant.owner,
             expires_ms=expires_ms,
         )
         await self._client.set(_key(token_id), msgspec.json.encode(record), pxat=expires_ms)
@@ -212,13 +215,13 @@ def _key(token_id: str) -> str:
 
 
 def _checked_grant(
-    name: str, scopes: Iterable[str], channels: Iterable[str], streams: Iterable[str]
+    name: str, scopes: Iterable[str], channels: Iterable[str], streams: Iterable[str], owner: str
 ) -> Grant:
     for argument, words in (("scopes", scopes), ("channels", channels), ("streams", streams)):
         if isinstance(words, str):
             raise UsageError(f"{argument} must be a list, not one text")
     try:
-        grant = Grant(name, scopes_of(scopes), tuple(channels), tuple(streams))
+        grant = Grant(name, scopes_of(scopes), tuple(channels), tuple(streams), owner)
     except ValueError as error:
         raise UsageError(f"scopes: {error}; use {', '.join(Action)}") from error
     problem = problem_of(grant)
@@ -240,5 +243,5 @@ def _decoded(stored: bytes | None) -> _Record | None:
 def _token(token_id: str, record: _Record) -> ApiToken:
     # A scope of a later version means nothing here, and must not stop the others.
     scopes = scopes_of(word for word in record.scopes if word in _SCOPES)
-    grant = Grant(record.name, scopes, tuple(record.channels), tuple(record.streams))
+    grant = Grant(record.name, scopes, tuple(record.channels), tuple(record.streams), record.owner)
     return ApiToken(token_id, grant, record.created_ms, record.expires_ms, record.used_ms)

@@ -87,6 +87,7 @@ class ChannelRules:
     def __init__(self, config: GatewayConfig, *, cache_entries: int = _CACHE_ENTRIES) -> None:
         self._channels: Sequence[ChannelConfig] = config.channels
         self._endpoints: Sequence[WebhookEndpointConfig] = config.webhooks
+        self._every_jwt = (config.transactions.jwt, *(each.jwt for each in config.channels))
         self._remembered = functools.lru_cache(maxsize=cache_entries)(self._merge)
 
     def match(self, channel: str) -> ChannelPolicy | None:
@@ -98,7 +99,7 @@ class ChannelRules:
     @property
     def max_leeway_ms(self) -> int:
         """The longest that a token can be accepted after it expired; 0 without ``jwt``."""
-        return max((each.jwt.clock_skew_leeway_ms for each in self._channels if each.jwt), default=0)
+        return max((jwt.clock_skew_leeway_ms for jwt in self._every_jwt if jwt), default=0)
 
     def __repr__(self) -> str:
         remembered = self._remembered.cache_info().currsize

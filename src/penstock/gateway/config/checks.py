@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from penstock.client.targets import parse_url
@@ -39,6 +39,7 @@ from penstock.gateway.config.model import (
 )
 from penstock.gateway.config.problems import Problems, child, show
 from penstock.gateway.config.reading import Check
+from penstock.gateway.config.surroundings import NAMED_SCOPES, Scope
 
 #: Shorter ones can be guessed by trying.
 _MIN_SECRET_LEN: Final = 16
@@ -221,8 +222,8 @@ def _check_token(token: TokenConfig, path: str, problems: Problems) -> None:
 @_check(TokenConfig, "scopes", "channels", "streams")
 def _check_scopes(token: TokenConfig, path: str, problems: Problems) -> None:
     if not token.scopes:
-        problems.add(child(path, "scopes"), "must list at least one of publish, subscribe, read, admin")
-    elif set(token.scopes) != {"admin"} and not (token.channels or token.streams):
+        problems.add(child(path, "scopes"), f"must list at least one of {', '.join(get_args(Scope))}")
+    elif NAMED_SCOPES & set(token.scopes) and not (token.channels or token.streams):
         problems.add(path, 'must say where its scopes hold: add channels or streams, e.g. channels: ["*"]')
 
 
@@ -304,6 +305,14 @@ def _check_webhook_names(config: GatewayConfig, path: str, problems: Problems) -
     webhooks = [*config.webhooks, *(webhook for channel in config.channels for webhook in channel.webhooks)]
     for name in _twins(webhook.name for webhook in webhooks if webhook.name is not None):
         problems.add(child(path, "webhooks"), f'two webhooks are named "{name}": give each a name of its own')
+
+
+@_check(GatewayConfig, "transactions", "http")
+def _check_longest_wait(config: GatewayConfig, path: str, problems: Problems) -> None:
+    most_ms = config.http.write_timeout_ms + config.http.long_polling_max_timeout_ms
+    if (config.transactions.max_wait_ms or 0) > most_ms:
+        key = child(child(path, "transactions"), "maxWait")
+        problems.add(key, "must not be longer than http.writeTimeout and http.longPollingMaxTimeout together")
 
 
 def _twins(names: Iterable[str]) -> list[str]:

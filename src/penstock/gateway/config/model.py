@@ -23,6 +23,7 @@ from penstock.gateway.config.kinds import (
     Count,
     DurationMs,
     HeaderName,
+    Matching,
     Name,
     Network,
     NonEmptyText,
@@ -89,6 +90,8 @@ __all__ = [
     "TlsConfig",
     "TokenConfig",
     "TracingConfig",
+    "TransactionWebhooksConfig",
+    "TransactionsConfig",
     "WebhookConfig",
     "WebhookConnectionConfig",
     "WebhookEndpointConfig",
@@ -299,6 +302,44 @@ class PubSubConfig:
     enabled: bool = False
 
 
+# ---------------------------------------------------------------- transactions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionWebhooksConfig:
+    """Webhooks that a start of a transaction names: how this gateway delivers them."""
+
+    #: Whether this gateway delivers; others, or workers, may.
+    enabled: bool = True
+    timeout_ms: PositiveDurationMs = 20_000
+    #: Calls of one receiver at the same time.
+    max_in_flight: Annotated[int, Between(1, 1024)] = 8
+    https_only: bool = False
+    #: Networks that may be called although they are not public.
+    allowed_networks: tuple[Network, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionsConfig:
+    """Transactions over HTTP."""
+
+    enabled: bool = True
+    #: Who brings a token that passes is an owner; unset: API tokens, or nobody is asked.
+    jwt: JwtConfig | None = None
+    #: Where transactions are found that left the store.
+    archive_directory: NonEmptyText | None = None
+    #: The longest that a request waits for an end; unset: ``http.long_polling_max_timeout_ms``.
+    max_wait_ms: PositiveDurationMs | None = None
+    #: ``module:function`` that words the replies of the DATP API and the data of webhooks.
+    reply_converter: (
+        Annotated[
+            str, Matching(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", "module:function, as in shop.replies:convert")
+        ]
+        | None
+    ) = None
+    webhooks: TransactionWebhooksConfig = TransactionWebhooksConfig()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptsConfig:
     """``secret`` signs acknowledgement handles; every gateway of the same storages needs the same one."""
@@ -325,6 +366,7 @@ class GatewayConfig:
     webhooks: tuple[WebhookEndpointConfig, ...] = ()
     streams: tuple[StreamRuleConfig, ...] = ()
     pubsub: PubSubConfig = PubSubConfig()
+    transactions: TransactionsConfig = field(default_factory=TransactionsConfig)
     receipts: ReceiptsConfig = ReceiptsConfig()
     tokens: tuple[TokenConfig, ...] = ()
     #: Nobody without a token or a JWT, also on channels without ``jwt``.

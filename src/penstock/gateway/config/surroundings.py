@@ -43,7 +43,24 @@ DEFAULT_HEADERS: Final[Mapping[str, str]] = {
     "Expires": "0",
 }
 
-Scope: TypeAlias = Literal["publish", "subscribe", "read", "admin"]
+Scope: TypeAlias = Literal[
+    "publish",
+    "subscribe",
+    "read",
+    "admin",
+    "transactions:start",
+    "transactions:read",
+    "transactions:control",
+    "transactions:*",
+    "pipelines:read",
+    "pipelines:write",
+]
+#: Of what is found by its name.
+NAMED_SCOPES: Final[frozenset[Scope]] = frozenset({"publish", "subscribe", "read"})
+#: What owners of transactions are called.
+OwnerName: TypeAlias = Annotated[
+    str, Matching(r"[A-Za-z0-9_.@:/+-]{1,128}", "1 to 128 letters, digits or any of _ . @ : / + -")
+]
 
 # ---------------------------------------------------------------- http
 
@@ -161,6 +178,8 @@ class TokenConfig:
     #: Globs.
     channels: tuple[NonEmptyText, ...] = ()
     streams: tuple[NonEmptyText, ...] = ()
+    #: Whose transactions; unset: the token's name.
+    owner: OwnerName | None = None
 
     @property
     def digest(self) -> bytes:

@@ -12,8 +12,11 @@ loop counts. Nothing here knows routes or stores.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
+
+from prometheus_client.metrics_core import Metric
 
 from penstock.gateway.observing import families as f
 from penstock.gateway.observing.cells import Cells
@@ -137,14 +140,14 @@ class Metrics:
 
     # ------------------------------------------------------------------------- reading
 
-    def render(self, open_metrics: bool = False) -> bytes:
-        """All workers together, as text: Prometheus's own format, or OpenMetrics."""
-        return expose(self._cells, open_metrics) if self.enabled else b""
+    def render(self, open_metrics: bool = False, more: Iterable[Metric] = ()) -> bytes:
+        """All workers together, and ``more``, as text: Prometheus's own format, or OpenMetrics."""
+        return expose(self._cells, open_metrics, more) if self.enabled else b""
 
-    def answer(self, accept: str | None) -> tuple[bytes, bytes]:
+    def answer(self, accept: str | None, more: Iterable[Metric] = ()) -> tuple[bytes, bytes]:
         """Text and content type for a scraper that sent this ``Accept`` header."""
         is_open = accept is not None and "application/openmetrics-text" in accept
-        return self.render(is_open), OPEN_METRICS if is_open else PLAIN
+        return self.render(is_open, more), OPEN_METRICS if is_open else PLAIN
 
     def close(self) -> None:
         """This worker is no longer there; what it counted remains."""

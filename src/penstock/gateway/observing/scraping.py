@@ -38,8 +38,9 @@ _BOUND_TEXTS: Final = (*(str(bound) for bound in f.BOUNDS_S), "+Inf")
 _SUM_AT: Final = f.HISTOGRAM_WIDTH - 1
 
 
-def expose(cells: Cells, open_metrics: bool) -> bytes:
-    workers = _Workers(list(cells.snapshots()))
+def expose(cells: Cells, open_metrics: bool, more: Iterable[Metric] = ()) -> bytes:
+    """``more``: what is not counted by workers."""
+    workers = _Workers(list(cells.snapshots()), more)
     if not open_metrics:
         return generate_latest(workers)
     text: bytes = generate_open_metrics(workers)  # type: ignore[no-untyped-call]
@@ -47,8 +48,9 @@ def expose(cells: Cells, open_metrics: bool) -> bytes:
 
 
 class _Workers(Collector):
-    def __init__(self, snapshots: list[Snapshot]) -> None:
+    def __init__(self, snapshots: list[Snapshot], more: Iterable[Metric]) -> None:
         self._snapshots = snapshots
+        self._more = more
         self._living = [snapshot for snapshot in snapshots if _is_alive(snapshot.process_id)]
 
     def collect(self) -> Iterator[Metric]:
@@ -62,6 +64,7 @@ class _Workers(Collector):
         yield ready
         for family in f.FAMILIES:
             yield _family(family, self._living if family.kind == "gauge" else self._snapshots)
+        yield from self._more
         yield from _processes(self._living)
 
 

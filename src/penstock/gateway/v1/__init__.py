@@ -11,6 +11,11 @@
 ``pubsub``      publish and follow, nothing kept
 ``hooks``       endpoints, deliveries, replay
 ``tokens``      API tokens
+``transactions``, ``transaction_control``, ``transaction_events``
+                start, look, wait, follow, cancel, replay, switches
+``pipelines``   drafts and versions; ``schedules`` starts by time
+``transaction_operations``
+                limits, node groups, workers, statistics
 ``health``      what works and how much of it
 ``openapi``     the document and the page made of all of that
 ==============  =======================================================

@@ -7,6 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 Place: TypeAlias = Literal["query", "header", "path"]
+#: What a token may need. Those of transactions and pipelines are for the owner that it stands for.
+Scope: TypeAlias = Literal[
+    "publish",
+    "subscribe",
+    "read",
+    "admin",
+    "transactions:start",
+    "transactions:read",
+    "transactions:control",
+    "transactions:*",
+    "pipelines:read",
+    "pipelines:write",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +66,4 @@ class Doc:
     #: statuses of refusals that this route may give, with what they mean
     refusals: Mapping[int, str] = field(default_factory=dict)
     #: what a token needs; None: nothing
-    scope: Literal["publish", "subscribe", "read", "admin"] | None = None
+    scope: Scope | None = None

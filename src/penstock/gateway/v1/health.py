@@ -25,6 +25,7 @@ from penstock.gateway.http.requests import Request
 from penstock.gateway.http.responses import Refusal, Response
 from penstock.gateway.http.routing import Route
 from penstock.gateway.services import Services
+from penstock.gateway.transaction_figures import TransactionFigures
 from penstock.gateway.v1.documents import Doc, Parameter, Reply
 from penstock.gateway.v1.problems import answer, refuse
 from penstock.version import __version__
@@ -96,6 +97,8 @@ class HealthRoutes:
         #: roll calls under way: their names, and who answered
         self._calls: dict[str, dict[str, WorkerState]] = {}
         self._answering: set[asyncio.Task[None]] = set()
+        transactions = services.transactions
+        self._figures = None if transactions is None else TransactionFigures(transactions.facility)
         services.control.on("roll-call", self._hear_call)
         services.control.on("present", self._hear_present)
 
@@ -193,5 +196,6 @@ class HealthRoutes:
                 f"auth-{Rejection.FORBIDDEN}",
                 "metrics are for the networks of administrators; see admin.auth.networks",
             )
-        text, media = self._services.metrics.answer(request.header(b"accept"))
+        more = () if self._figures is None else await self._figures.families()
+        text, media = self._services.metrics.answer(request.header(b"accept"), more)
         return Response(200, text, ((b"content-type", media),))

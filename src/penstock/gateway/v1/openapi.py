@@ -22,6 +22,8 @@ from typing import Any, Final
 import msgspec
 
 from penstock.gateway.config.model import GatewayConfig
+from penstock.gateway.datp.documents import TAG as DATP
+from penstock.gateway.datp.documents import DatpError
 from penstock.gateway.dsps.documents import DOCS as DSPS_DOCS
 from penstock.gateway.dsps.documents import DspsError
 from penstock.gateway.http.requests import Request
@@ -35,6 +37,7 @@ _REF: Final = "#/components/schemas/{name}"
 _ID: Final = {"type": "string", "pattern": "^[0-9a-z][0-9a-z_-]{0,62}$"}
 _NAME: Final = {"type": "string", "minLength": 1, "maxLength": 256}
 _TEXT: Final = {"type": "string", "minLength": 1}
+_WORD: Final = {"type": "string", "pattern": "^[A-Za-z0-9_.@:/+-]{1,128}$"}
 
 #: What values of paths are, wherever they stand.
 _PATH_VALUES: Final[dict[str, tuple[str, Mapping[str, Any]]]] = {
@@ -50,6 +53,18 @@ _PATH_VALUES: Final[dict[str, tuple[str, Mapping[str, Any]]]] = {
     "webhook": ("The id of the webhook.", _TEXT),
     "delivery": ("The id of the delivery.", _TEXT),
     "token": ("The id of the token.", _TEXT),
+    "transaction": ("The id of the transaction.", _TEXT),
+    "txId": ("The id of the transaction.", _TEXT),
+    "external_id": ("The external id of the transaction, percent-encoded.", _NAME),
+    "externalId": ("The external id of the transaction, percent-encoded.", _NAME),
+    "switch": ("The name of the switch, percent-encoded.", _WORD),
+    "pipeline": ("The name of the pipeline, percent-encoded.", _WORD),
+    "transactionType": ("The name of the pipeline, percent-encoded.", _WORD),
+    "version": ("The version of the pipeline.", _TEXT),
+    "schedule": ("The name of the schedule, percent-encoded.", _WORD),
+    "node_group": ("The name of the node group, percent-encoded.", _WORD),
+    "kind": ("What is limited.", {"type": "string", "enum": ["pipelines", "owners", "node-groups"]}),
+    "name": ("The name of the pipeline, owner or node group, percent-encoded.", _WORD),
 }
 
 _TAGS: Final = {
@@ -60,9 +75,14 @@ _TAGS: Final = {
     "pubsub": "Messages for whoever listens at the moment; nothing is kept.",
     "webhooks": "Addresses that messages of channels are sent to.",
     "tokens": "Credentials of programs.",
+    "transactions": "Pipelines of steps that run for milliseconds or weeks, whatever dies.",
+    "pipelines": "What transactions run: drafts and versions.",
+    "schedules": "Transactions that are started by time.",
+    "transaction operations": "Limits, node groups, workers and numbers, for operators.",
     "health": "How the gateway is.",
     "about": "This document.",
     "DSPS": "The DSPS API, for its clients.",
+    DATP: "The DATP API, for its clients: aliases of transactions.",
 }
 
 #: Refusals that every route of /v1 may give.
@@ -74,7 +94,15 @@ _COMMON: Final = {
     500: "A fault here; it was logged.",
     503: "The store does not answer, or too many wait; `Retry-After` tells when to come again.",
 }
+#: What refusals look like where they are no problem details.
+_ERRORS: Final[dict[str, tuple[str, type]]] = {
+    "DSPS": ("application/json", DspsError),
+    DATP: ("application/json", DatpError),
+}
 _TOO_LARGE: Final = {413: "The body is too large."}
+
+#: Scopes of what is never open to everybody.
+_ALWAYS: Final = frozenset({"admin", "transactions:*", "pipelines:read", "pipelines:write"})
 
 #: Further forms of a body, and of an answer, besides the one that a ``Doc`` names.
 _ALSO_TAKEN: Final = {
@@ -99,7 +127,7 @@ def document(routes: Iterable[Route], config: GatewayConfig) -> dict[str, Any]:
         "info": {
             "title": "Penstock gateway",
             "version": __version__,
-            "description": "Durable channels, streams and pub/sub over HTTP.",
+            "description": "Durable channels, streams, transactions and pub/sub over HTTP.",
         },
         "servers": [{"url": config.http.base_path or "/"}],
         "tags": [
@@ -131,7 +159,7 @@ class _Schemas:
     """JSON Schema of every type that documents name."""
 
     def __init__(self, docs: Iterable[Doc]) -> None:
-        kinds: dict[Any, None] = {Problem: None, DspsError: None}
+        kinds: dict[Any, None] = {Problem: None, DspsError: None, DatpError: None}
         for doc in docs:
             for part in (doc.body, *doc.replies.values()):
                 if part is not None and part.kind is not None:
@@ -154,6 +182,8 @@ def _operation(route: Route, doc: Doc, schemas: _Schemas) -> dict[str, Any]:
     needs = f"Needs the scope `{doc.scope}` where credentials are asked for." if doc.scope else ""
     if doc.scope == "admin":
         needs = "Only for administrators."
+    elif doc.scope in _ALWAYS:
+        needs = f"Needs the scope `{doc.scope}`."
     description = "\n\n".join(text for text in (doc.description, needs) if text)
     if description:
         operation["description"] = description
@@ -163,8 +193,8 @@ def _operation(route: Route, doc: Doc, schemas: _Schemas) -> dict[str, Any]:
     if doc.body is not None:
         operation["requestBody"] = _request_body(route, doc, schemas)
     if doc.scope is not None:
-        # A gateway without rules asks nobody; administrators always need a credential.
-        operation["security"] = [{"bearer": []}] if doc.scope == "admin" else [{}, {"bearer": []}]
+        # A gateway without rules asks nobody; administrators and operators always need a credential.
+        operation["security"] = [{"bearer": []}] if doc.scope in _ALWAYS else [{}, {"bearer": []}]
     return operation
 
 
@@ -219,7 +249,7 @@ def _responses(route: Route, doc: Doc, schemas: _Schemas) -> dict[str, Any]:
         status, media = also
         responses[str(status)]["content"][media] = {}
     is_dsps = doc.tag == "DSPS"
-    media, kind = ("application/json", DspsError) if is_dsps else ("application/problem+json", Problem)
+    media, kind = _ERRORS.get(doc.tag, ("application/problem+json", Problem))
     refusals = {**_COMMON, **(_TOO_LARGE if doc.body is not None else {}), **doc.refusals}
     for status, meaning in sorted(refusals.items()):
         content = {media: {"schema": schemas.of(kind)}}

@@ -46,11 +46,12 @@ from penstock.gateway.v1.staying import Shutdown, check_room, place
 _LOG = logging.getLogger("penstock.gateway")
 
 _MAX_TOPIC_BYTES: Final = 512
-#: Wake-ups of channels, the line between workers, and notifications about keys.
+#: Wake-ups of channels and transactions, the line between workers, and notifications about keys.
 _RESERVED: Final = (
     "dsps.",
     "channels.",
     "penstock.",
+    "tx.",
     "__keyspace@",
     "__keyevent@",
     "__redis__:",

@@ -44,6 +44,8 @@ async def release(services: Services, patience_s: float = 1.0) -> None:
     For a worker whose ``life`` says already that it stops.
     """
     services.channels.release()
+    if services.transactions is not None:
+        services.transactions.release()
     now_s = asyncio.get_running_loop().time
     end_s = now_s() + patience_s
     while services.waiting and now_s() < end_s:  # noqa: ASYNC110 - once in a worker's life

@@ -28,9 +28,11 @@ from penstock.streams.keys import SIDE_KEYS
 
 #: Actions that change the stream itself; all others read it, or move a group.
 _WRITING: Final = frozenset({Action.PUBLISH, Action.ADMIN})
-#: Keys that the gateway keeps itself: a stream in their place would stop channels, tokens or webhooks.
+#: Keys that the gateway keeps itself: a stream in their place would stop channels, tokens, webhooks or
+#: transactions.
 _OURS: Final = re.compile(
     r"penstock\.|c\.\{|jwt\.\{|\{webhooks\}:"
+    r"|tx\.|\{tx\}\.|\{tx\.hooks\}:|\{tx-webhooks\}:|\{pipelines\}\.|\{p\d+\}\."
     r"|(?:channels\.(?:outboxes|secret)|webhooks\.(?:channels|configured))\Z"
 )
 #: What belongs to another stream where streams are kept by scripts; see ``streams.keys``.

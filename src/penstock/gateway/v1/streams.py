@@ -201,7 +201,7 @@ class StreamRoutes:
         return answer(documents.MessagePage(page.messages, page.next), headers=_places(page))
 
     async def _follow(self, request: Request, reader: StreamReader) -> Streaming:
-        duration_ms = _duration_ms(request)
+        duration_ms = duration_ms_of(request)
         check_room(self._services)
         await request.body()
         start = _behind_last_event(request)
@@ -258,7 +258,7 @@ def _behind_last_event(request: Request) -> int | None:
     return int(text) + 1 if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
-def _duration_ms(request: Request) -> int:
+def duration_ms_of(request: Request) -> int:
     text = request.query.get("for")
     if text is None:
         return _DURATION_MS

@@ -12,7 +12,7 @@ DELETE   the same                    204; worthless everywhere from now on
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -25,7 +25,7 @@ from penstock.gateway.http.responses import Refusal, Response
 from penstock.gateway.http.routing import Route
 from penstock.gateway.services import Services
 from penstock.gateway.v1.channel_requests import next_link
-from penstock.gateway.v1.documents import Body, Doc, Parameter, Reply
+from penstock.gateway.v1.documents import Body, Doc, Parameter, Reply, Scope
 from penstock.gateway.v1.problems import answer, refuse
 from penstock.gateway.v1.reading import DEFAULT_PAGE, cursor, read_json, to_cursor, whole_number
 
@@ -33,7 +33,6 @@ TOKENS: Final = "/v1/tokens"
 TOKEN: Final = TOKENS + "/{token}"
 _ADMIN: Final = Resource("admin")
 
-Scope = Literal["publish", "subscribe", "read", "admin"]
 Patterns = Annotated[
     list[Annotated[str, Meta(min_length=1, max_length=MAX_PATTERN_CHARS)]], Meta(max_length=MAX_PATTERNS)
 ]
@@ -42,12 +41,16 @@ Patterns = Annotated[
 
 
 class TokenWish(msgspec.Struct):
-    """``channels`` and ``streams`` are globs; ``expires_ms`` is in milliseconds since 1970, null: never."""
+    """``channels`` and ``streams`` are globs; ``expires_ms`` is in milliseconds since 1970, null: never.
+
+    ``owner``: whose transactions the token is for; empty: its name.
+    """
 
     name: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
     scopes: Annotated[list[Scope], Meta(min_length=1)]
     channels: Patterns = []
     streams: Patterns = []
+    owner: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.@:/+-]{0,128}$")] = ""
     expires_ms: Annotated[int, Meta(ge=0, le=2**53 - 1)] | None = None
 
 
@@ -57,6 +60,7 @@ class TokenState(msgspec.Struct):
     scopes: list[str]
     channels: list[str]
     streams: list[str]
+    owner: str
     created_ms: int
     expires_ms: int | None
     #: within a minute; null: never
@@ -138,6 +142,7 @@ class TokenRoutes:
             wish.scopes,
             channels=wish.channels,
             streams=wish.streams,
+            owner=wish.owner,
             expires_ms=wish.expires_ms,
         )
         path: bytes = request.scope["raw_path"]
@@ -176,6 +181,7 @@ def _state(token: ApiToken) -> TokenState:
         scopes=sorted(token.grant.scopes),
         channels=[*token.grant.channels],
         streams=[*token.grant.streams],
+        owner=token.grant.owner,
         created_ms=token.created_ms,
         expires_ms=token.expires_ms,
         used_ms=token.used_ms,

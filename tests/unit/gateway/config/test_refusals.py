@@ -25,7 +25,8 @@ CASES = [
     ("http: {read_timeout: 1s}", 'http.read_timeout: is not a known key: did you mean "readTimeout"?'),
     ("pubsub: {zzz: 1}", "pubsub.zzz: is not a known key: allowed are enabled"),
     ("5: {}", "[\"5\"]: is not a known key: allowed are storages, quorum, breaker, http, channels, webhooks, "
-     "streams, pubsub, receipts, tokens, requireTokens, admin, logging, metrics, telemetry, sentry"),
+     "streams, pubsub, transactions, receipts, tokens, requireTokens, admin, logging, metrics, telemetry, "
+     "sentry"),
     ("logging: {category: {}, categories: {}}",
      'logging.categories: means the same as "category": remove one of them'),
     ("storages: {}\nstorage: {}", 'storage: means the same as "storages": remove one of them'),
@@ -162,14 +163,22 @@ CASES = [
     ("channels: [{regex: a, jwt: {iss: [i], keys: {none: []}, claims: {c: [1]}}}]",
      "channels[0].jwt.claims.c[0]: must be text, not 1: put it in quotes"),
     # ---- who may call
+    ("transactions: {maxWait: 10m}",
+     "transactions.maxWait: must not be longer than http.writeTimeout and http.longPollingMaxTimeout "
+     "together"),
+    ("transactions: {replyConverter: shop}",
+     'transactions.replyConverter: must be module:function, as in shop.replies:convert, not "shop"'),
+    ("tokens: [{name: t, secret: hush-hush-hush-hush, scopes: ['transactions:read'], owner: a b}]",
+     'tokens[0].owner: must be 1 to 128 letters, digits or any of _ . @ : / + -, not "a b"'),
     ("tokens: [{name: t, scopes: [admin]}]", "tokens[0]: must have exactly one of secret and sha256"),
     ("tokens: [{name: t, secret: hush, scopes: [admin]}]",
      "tokens[0].secret: must have at least 16 characters"),
     ("tokens: [{name: t, sha256: abc, scopes: [admin]}]",
      'tokens[0].sha256: must be 64 hexadecimal digits, not "abc"'),
     ("tokens: [{name: t, secret: hush-hush-hush-hush, scopes: [publsh], channels: [a]}]",
-     'tokens[0].scopes[0]: must be one of publish, subscribe, read, admin, not "publsh": '
-     'did you mean "publish"?'),
+     'tokens[0].scopes[0]: must be one of publish, subscribe, read, admin, transactions:start, '
+     'transactions:read, transactions:control, transactions:*, pipelines:read, pipelines:write, '
+     'not "publsh": did you mean "publish"?'),
     ("tokens: [{name: t, secret: hush-hush-hush-hush, scopes: [publish]}]",
      'tokens[0]: must say where its scopes hold: add channels or streams, e.g. channels: ["*"]'),
     ("receipts: {secret: hush}", "receipts.secret: must have at least 16 characters"),
