@@ -273,7 +273,7 @@ async def put_pipeline(
     is_startable: bool = True,
     is_active: bool = True,
 ) -> None:
-    """Write a version of a pipeline into the heads of every partition; it is the active one if not said otherwise."""
+    """Write a version of a pipeline into the heads of every partition; usually it is the active one."""
     line = f"{group} {deadline_ms} {priority} {int(is_startable)}"
     words = ["active", f"{version} {line}"] if is_active else []
     for place in range(await store.partitions()):

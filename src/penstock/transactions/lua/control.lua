@@ -8,7 +8,8 @@
 -- ARGV[4]     who does it and why, for the trail
 -- ARGV[5]     replay: number of the step to go on from; priority: 0 to 9
 -- Reply       {'ok', …} or {'unknown'}, or {'refused', state, why not}
---   cancel    {'ok', 'cancelled', tx of children …} or {'ok', 'requested', …}: it runs or must be undone first
+--   cancel    {'ok', 'cancelled'} or {'ok', 'requested'}: it runs or must be undone first; then, of one that waits
+--             for children, what their ids begin with
 --
 -- A transaction that runs is told by its worker's topic, and by the next renewal of its lease.
 

@@ -58,7 +58,8 @@ deadline_ms = tonumber(deadline_ms)
 -- 4 the queue, if it has room
 local limit = limit_of('g:' .. group)
 if limit and limit.queued > 0 then
-  local waiting = redis.call('ZCARD', queue_key('In', group))
+  local held = tonumber(redis.call('HGET', prefix .. 'fairH:In:' .. group, 'held') or 0)
+  local waiting = redis.call('ZCARD', queue_key('In', group)) + held
   if waiting >= limit.queued then return {'full', group, waiting, limit.queued} end
 end
 

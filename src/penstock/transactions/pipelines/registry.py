@@ -147,12 +147,18 @@ class PipelineRegistry:
         found = self._cache.get((name, version))
         if found is None:
             found = decode(await self._text(name, version))
+            if version == DRAFT:
+                return found  # it changes
             self._cache[name, version] = found
             if len(self._cache) > _CACHED:
                 self._cache.popitem(last=False)
         else:
             self._cache.move_to_end((name, version))
         return found
+
+    def known(self, name: str, version: str) -> Pipeline | None:
+        """A version that was read lately; ``load`` reads it otherwise."""
+        return self._cache.get((name, version))
 
     def forget(self, name: str) -> None:
         """Read its versions again when they are next asked for; for whoever listens to TOPIC."""

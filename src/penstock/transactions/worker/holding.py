@@ -31,11 +31,12 @@ class Held:
     """A record under a lease."""
 
     __slots__ = (
-        "_born_s",
         "_now_ms",
         "_on_leaving",
         "_seq",
         "_time_s",
+        "began_s",
+        "born_s",
         "cancel_reason",
         "has_ended",
         "has_outbox",
@@ -56,7 +57,7 @@ class Held:
         settler: Settler,
         record: Record,
         now_ms: int,
-        on_leaving: Callable[[], None],
+        on_leaving: Callable[[Held], None],
     ) -> None:
         self.store = store
         self.settler = settler
@@ -65,7 +66,9 @@ class Held:
         self._now_ms = now_ms
         # Threads ask for the time, too, and have no running loop.
         self._time_s = asyncio.get_running_loop().time
-        self._born_s = self._time_s()
+        self.born_s = self._time_s()
+        #: loop time when it got its place; 0: it waits for one
+        self.began_s = 0.0
         self._on_leaving = on_leaving
         self._seq = 0
         #: what is being written is the last that this worker has to say
@@ -83,7 +86,7 @@ class Held:
 
     def now_ms(self) -> int:
         """The time of the store, about; never later than it is there."""
-        return self._now_ms + int((self._time_s() - self._born_s) * 1_000)
+        return self._now_ms + int((self._time_s() - self.born_s) * 1_000)
 
     def interrupt(self) -> None:
         """Stop the step that is under way; a write goes on, and whoever waits for it looks again then."""
@@ -122,7 +125,7 @@ class Held:
         self._seq += 1
         if kind != "keep" and not self.is_leaving:
             self.is_leaving = True
-            self._on_leaving()
+            self._on_leaving(self)
         answer = await self.settler.put(
             Settlement(
                 kind, self.record.id, self.record.token, self._seq, note, fields, trail, outbox, arguments

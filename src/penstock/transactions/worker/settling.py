@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 #: Settlements in one call of the script.
 _BATCH: Final = 128
+_ROUNDS: Final = 4
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
 
@@ -58,6 +59,7 @@ class Settler:
     async def _write_all(self) -> None:
         try:
             while self._waiting:
+                await self._gather()
                 batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
                 answers = await self._write([settlement for settlement, _ in batch])
                 for (_, future), answer in zip(batch, answers, strict=True):
@@ -65,6 +67,15 @@ class Settler:
                         future.set_result(answer)
         finally:
             self._writer = None
+
+    async def _gather(self) -> None:
+        """Whoever settles in the next rounds of the loop comes along, as long as each round brings
+        somebody."""
+        for _ in range(_ROUNDS):
+            before = len(self._waiting)
+            await asyncio.sleep(0)
+            if len(self._waiting) in (before, _BATCH):
+                return
 
     async def _write(self, settlements: list[Settlement]) -> list[str]:
         now_s = asyncio.get_running_loop().time

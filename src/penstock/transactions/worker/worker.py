@@ -13,6 +13,7 @@ being fresh when a dequeue gives less, since the queues were empty then. All thi
 Rules
 -----
 1. No more is taken than there are free places (``concurrency``): what waits, waits in the store, for anybody.
+   While steps take no time a few more wait on a shelf; what stays there for a second is handed back.
 2. Leases are renewed three times in their length; whoever is no longer ours is dropped.
 3. ``stop`` takes nothing more, lets steps end for ``grace_ms``, then interrupts them; what has not ended is
    handed back at once, so nobody waits for a lease to run out.
@@ -29,9 +30,11 @@ import logging
 import os
 import secrets
 import socket
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from math import inf
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
@@ -40,11 +43,18 @@ import msgspec
 from penstock.client.facts import to_bytes
 from penstock.client.pubsub import Message, Subscriber
 from penstock.clock import SystemClock
-from penstock.errors import ClosedError, ConfigError, PenstockError, UsageError
+from penstock.errors import (
+    ClosedError,
+    ConfigError,
+    DefinitionError,
+    PenstockError,
+    TransactionError,
+    UsageError,
+)
 from penstock.transactions import keys
 from penstock.transactions.model import Ending, Record, TrailEntry, entry_to
 from penstock.transactions.outbox import OutboxForwarder
-from penstock.transactions.pipelines import PipelineRegistry
+from penstock.transactions.pipelines import Pipeline, PipelineRegistry
 from penstock.transactions.store import TransactionStore
 from penstock.transactions.worker.app import App
 from penstock.transactions.worker.flow import Flow
@@ -63,6 +73,14 @@ GRACE_MS: Final = 20_000
 MAX_CONCURRENCY: Final = 1_000
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
+#: Steps that keep their places for less are quick: more is fetched than there are places, so that nobody
+#: waits
+#: for the store; but nothing stays on the shelf for long.
+_QUICK_MS: Final = 5.0
+_AHEAD: Final = 128
+_LONGEST_SHELF_S: Final = 1.0
+#: Last writes that may be under way.
+_MAX_LEAVING: Final = 512
 _FIRST_PAUSE_MS: Final = 100
 _LONGEST_PAUSE_MS: Final = 5_000
 #: Well within the time after which a worker counts as dead.
@@ -87,8 +105,6 @@ class _Catch(NamedTuple):
     place: int
     records: list[Record]
     now_ms: int
-    #: as much as was asked for: there may be more
-    is_full: bool
 
 
 class Worker:
@@ -139,17 +155,20 @@ class Worker:
         )
         self._http = http or HttpCaller()
         self._performer = Performer(app, self._pools, self._http, must_stop=lambda: self._is_interrupting)
+        #: everything that we have a lease of: on the shelf, at its place, or waiting for its last write
         self._held: dict[str, Held] = {}
+        self._shelf: deque[Held] = deque()
+        self._shelf_timer: asyncio.TimerHandle | None = None
+        self._active = 0
         self._leaving = 0
+        #: how long one keeps its place, about
+        self._carry_ms = inf
         self._settlers: dict[int, Settler] = {}
         #: partitions as topics name them
         self._places: dict[str, int] = {}
         #: partitions that may have something for us; others by the loop time when they may
         self._fresh: set[int] = set()
         self._due_s: dict[int, float] = {}
-        #: How much is taken at a time. A server finds one half while we carry the other; an embedded store
-        #: works in this process, and writes once for all that it is asked at a time.
-        self._bite = concurrency if store.client.is_embedded else max(1, concurrency // 2)
         self._pause_ms = _FIRST_PAUSE_MS
         self._bell = asyncio.Event()
         self._beat_now = asyncio.Event()
@@ -233,44 +252,24 @@ class Worker:
     # -------------------------------------------------------------------------------------- taking
 
     async def _feed(self) -> None:
-        ahead: asyncio.Task[_Catch] | None = None
         while not self._is_stopping:
-            if ahead is None:
-                room = self._room()
-                place = self._next_fresh() if room > 0 else None
-                if place is None:
-                    await self._rest(room)
-                    continue
-                catch = await self._fetch(place, room)
+            room = self._room()
+            place = self._next_fresh() if room > 0 else None
+            if place is None:
+                await self._rest(room)
             else:
-                catch, ahead = await ahead, None
-            if catch.is_full:
-                ahead = await self._fetch_ahead(len(catch.records))
-            self._begin(catch)
-        if ahead is not None:
-            self._begin(await ahead)
-
-    async def _fetch_ahead(self, coming: int) -> asyncio.Task[_Catch] | None:
-        """More is there: the store finds the next ones while these are carried."""
-        room = self._room() - coming
-        place = self._next_fresh() if room > 0 else None
-        if place is None:
-            return None
-        task = asyncio.create_task(self._fetch(place, room))
-        # It leaves before what was fetched takes the loop: one round to call, one to write.
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        return task
+                self._shelve(await self._fetch(place, room))
 
     def _room(self) -> int:
-        """Free places. Whoever only waits for its last write has left its place; at most as many do again."""
-        return min(
-            self._concurrency - len(self._held) + self._leaving, 2 * self._concurrency - len(self._held)
-        )
-
-    def _note_leaving(self) -> None:
-        self._leaving += 1
-        self._bell.set()
+        """How many may be fetched: as many as there are free places, and some more while steps are quick."""
+        if self._leaving > _MAX_LEAVING:
+            return 0
+        room = self._concurrency - self._active - len(self._shelf)
+        if self._carry_ms > _QUICK_MS:
+            return room
+        # By many at a time: while these are carried, the store finds the next.
+        room += _AHEAD
+        return room if room >= _AHEAD // 2 or not self._shelf else 0
 
     async def _rest(self, room: int) -> None:
         """Until something changes: a place is free, a topic rings, or the time has come."""
@@ -294,10 +293,9 @@ class Worker:
 
     async def _fetch(self, place: int, room: int) -> _Catch:
         """Transactions that are not begun yet; none if the store is away."""
-        wanted = min(room, self._bite)
         try:
             taken = await self._store.dequeue(
-                place, self.id, self.node_groups, limit=wanted, lease_ms=self._lease_ms
+                place, self.id, self.node_groups, limit=room, lease_ms=self._lease_ms
             )
         except ClosedError:
             raise
@@ -306,31 +304,86 @@ class Worker:
                 _LOG.error("worker %s cannot take transactions: %s", self.id, error)
             self._note_due(place, self._pause_ms)
             self._pause_ms = min(2 * self._pause_ms, _LONGEST_PAUSE_MS)
-            return _Catch(place, [], 0, False)
+            return _Catch(place, [], 0)
         self._pause_ms = _FIRST_PAUSE_MS
         self._note_due(place, taken.next_ms)
-        is_full = taken.is_more or len(taken.records) >= wanted
-        if is_full:
+        if taken.is_more or len(taken.records) >= room:
             self._fresh.add(place)
-        return _Catch(place, taken.records, taken.now_ms, is_full)
+        return _Catch(place, taken.records, taken.now_ms)
 
-    def _begin(self, catch: _Catch) -> None:
+    def _shelve(self, catch: _Catch) -> None:
+        """What was fetched waits for a place, if there is none."""
         settler = self._settlers[catch.place]
         for record in catch.records:
             self._drop(record.id)
             held = Held(self._store, settler, record, catch.now_ms, self._note_leaving)
             self._held[record.id] = held
-            held.task = asyncio.create_task(self._carry(held))
+            self._shelf.append(held)
         self._statistics.taken += len(catch.records)
+        self._begin()
+        if self._shelf and self._shelf_timer is None:
+            loop = asyncio.get_running_loop()
+            self._shelf_timer = loop.call_later(_LONGEST_SHELF_S, self._clear_shelf)
+
+    def _begin(self) -> None:
+        while self._shelf and self._active < self._concurrency and not self._is_stopping:
+            held = self._shelf.popleft()
+            if held.is_lost:
+                self._forget(held)
+                continue
+            self._active += 1
+            held.began_s = asyncio.get_running_loop().time()
+            held.task = asyncio.create_task(self._carry(held))
+
+    def _clear_shelf(self) -> None:
+        """Steps are no longer quick, or the worker stops: others may have what waits here for too long."""
+        self._shelf_timer = None
+        oldest_s = asyncio.get_running_loop().time() - _LONGEST_SHELF_S
+        while self._shelf and (self._is_stopping or self._shelf[0].born_s <= oldest_s):
+            held = self._shelf.popleft()
+            held.task = asyncio.create_task(self._hand_back(held))
+        if self._shelf:
+            delay_s = self._shelf[0].born_s - oldest_s
+            self._shelf_timer = asyncio.get_running_loop().call_later(delay_s, self._clear_shelf)
+
+    async def _hand_back(self, held: Held) -> None:
+        record = held.record
+        try:
+            await held.settle("queue", arguments=(record.text(b"queue"), record.text(b"group")))
+        except TransactionError as error:
+            _LOG.warning("worker %s could not hand back %s", self.id, error)
+        finally:
+            self._forget(held)
+
+    def _note_leaving(self, held: Held) -> None:
+        """What it writes now is its last: its place is free."""
+        self._leaving += 1
+        if held.began_s:
+            self._active -= 1
+            took_ms = (asyncio.get_running_loop().time() - held.began_s) * 1_000
+            self._carry_ms = took_ms if self._carry_ms == inf else self._carry_ms * 0.9 + took_ms * 0.1
+            self._begin()
+        self._bell.set()
+
+    def _forget(self, held: Held) -> None:
+        """It is gone; unless it is here again already."""
+        if self._held.get(held.record.id) is held:
+            del self._held[held.record.id]
+            if held.is_leaving:
+                self._leaving -= 1
+            elif held.began_s:
+                self._active -= 1
+        self._begin()
+        self._bell.set()
 
     def _drop(self, tx: str) -> None:
         """It is here again: after its last write, or because its lease was lost and nobody else took it."""
-        old = self._held.pop(tx, None)
+        old = self._held.get(tx)
         if old is None:
             return
-        if old.is_leaving:
-            self._leaving -= 1
-        else:
+        was_leaving = old.is_leaving
+        self._forget(old)
+        if not was_leaving:
             old.is_leaving = old.is_lost = True
             old.interrupt()
 
@@ -345,8 +398,7 @@ class Worker:
     async def _carry(self, held: Held) -> None:
         record = held.record
         try:
-            name, version = record.text(b"pipeline"), record.text(b"version")
-            pipeline = await held.ask(lambda: self._registry.load(name, version))
+            pipeline = await self._load(held)
             await Flow(held, pipeline, self._performer, self.id).run(lambda: self._is_stopping)
             self._statistics.left += 1
             self._statistics.ended += held.has_ended
@@ -364,13 +416,22 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - a record that is not as it should be breaks anything
             await self._give_up(held, error)
         finally:
-            # Unless it is here again already.
-            if self._held.get(record.id) is held:
-                del self._held[record.id]
-                self._leaving -= held.is_leaving
-            self._bell.set()
+            self._forget(held)
             if self._forwarder is not None and held.has_outbox:
                 self._forwarder.kick(held.partition)
+
+    async def _load(self, held: Held) -> Pipeline:
+        """The version that it was started with."""
+        name, version = held.record.text(b"pipeline"), held.record.text(b"version")
+        known = self._registry.known(name, version)
+        if known is not None:
+            return known
+        try:
+            return await held.ask(lambda: self._registry.load(name, version))
+        except msgspec.MsgspecError as error:
+            raise DefinitionError(
+                f"version {version} of pipeline {name!r} cannot be read: {error}"
+            ) from error
 
     async def _give_up(self, held: Held, error: Exception) -> None:
         """A record that cannot be carried: no other worker could do better."""
@@ -386,7 +447,11 @@ class Worker:
             _LOG.error("worker %s leaves %s to its lease: %s", self.id, held.record.id, refused)
 
     async def _drain(self) -> None:
-        """What is held ends by itself, or is interrupted and handed back."""
+        """What is held ends by itself, or is interrupted and handed back; the shelf is handed back at
+        once."""
+        if self._shelf_timer is not None:
+            self._shelf_timer.cancel()
+        self._clear_shelf()
         loop = asyncio.get_running_loop()
         end_s = loop.time() + self._grace_ms / 1_000
         while self._held and loop.time() < end_s and not self._is_interrupting:
