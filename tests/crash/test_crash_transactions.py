@@ -1,8 +1,9 @@
 """SIGKILL at any instant, for transactions: each ends once, acts once, is told of, and is archived once.
 
-Processes start, work, set switches, archive and send webhooks on one store, and are killed and replaced at random;
-so is the store itself, where it is a process (``transaction_workers`` has what they do). Then nobody is killed any
-more until everything that was confirmed is in the archive, and the books are judged:
+Processes start (some through gateways), work, set switches, archive and send webhooks on one store, and are
+killed and replaced at random; so is the store itself, where it is a process (``transaction_workers`` has what
+they do). Then nobody is killed any more until everything that was confirmed is in the archive, and the books
+are judged:
 
 1. Every start that was confirmed is one transaction, which ended as its pipeline must, and no other exists.
 2. Each step has succeeded once; what failed was undone once.
@@ -22,6 +23,7 @@ import json
 import multiprocessing
 import os
 import random
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -29,6 +31,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +39,7 @@ import penstock
 from penstock.testing.servers import RealServer, find_server
 from penstock.transactions.archive import ArchiveQuery, open_archive
 from penstock.transactions.model import Transaction
-from tests.crash import transaction_workers
+from tests.crash import gateway_worker, transaction_workers
 from tests.crash.stream_workers import read_lines
 from tests.crash.transaction_workers import EFFECTS, ENDINGS, NAMES, STARTERS, STREAM
 from tests.webhooks.receiver import Receiver
@@ -47,6 +50,7 @@ SEED = int(os.environ.get("PENSTOCK_CRASH_SEED", random.randrange(1 << 32)))
 #: Nothing takes so long on a living machine, however busy.
 HANGS_S = 120.0
 _MEAN_PAUSE_S = 0.12
+GATEWAYS = ("g0", "g1")
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.crash.transaction_workers"])
@@ -65,16 +69,21 @@ class Storm:
         self._extra = extra
         self._chance = chance
         self._server = server
-        self._processes: dict[str, ForkServerProcess] = {}
+        self._processes: dict[str, ForkServerProcess | subprocess.Popen[bytes]] = {}
+        self._listener = gateway_worker.listener()
+        self._extra["port"] = str(self._listener.getsockname()[1])
+        self._config = logs / "gateway.yaml"
+        self._config.write_text(json.dumps(_gateway_settings(url, server)))
 
     def __enter__(self) -> Storm:
-        for name in NAMES:
+        for name in (*NAMES, *GATEWAYS):
             self._spawn(name)
         return self
 
     def __exit__(self, *_: object) -> None:
         for name in list(self._processes):
             self.kill(name)
+        self._listener.close()
 
     async def rage(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -87,11 +96,17 @@ class Storm:
                 await asyncio.to_thread(self._server.restart)
                 self.server_kills += 1
                 continue
-            name = self._chance.choice(list(self._processes))
+            # A gateway takes a while to start, and is to do something before it dies.
+            names = [name for name in self._processes if name not in GATEWAYS or self._chance.random() < 0.2]
+            name = self._chance.choice(names)
             await asyncio.to_thread(self.kill, name)
             self._spawn(name)
 
     def _spawn(self, name: str) -> None:
+        if name in GATEWAYS:
+            log = self._logs / f"{name}.output"
+            self._processes[name] = gateway_worker.spawn(self._config, self._listener, log)
+            return
         args = (self._url, str(self._logs / f"{name}.log"), self._chance.randrange(1 << 32), self._extra)
         self._processes[name] = _CONTEXT.Process(target=transaction_workers.live, args=args)
         self._processes[name].start()
@@ -99,9 +114,25 @@ class Storm:
     def kill(self, name: str) -> None:
         process = self._processes.pop(name)
         process.kill()
-        process.join(HANGS_S)
-        assert process.exitcode is not None, "a killed process does not end"
+        if isinstance(process, subprocess.Popen):
+            process.wait(HANGS_S)
+        else:
+            process.join(HANGS_S)
+            assert process.exitcode is not None, "a killed process does not end"
         self.kills += 1
+
+
+def _gateway_settings(url: str, server: RealServer | None) -> dict[str, Any]:
+    if server is None:
+        directory = url.removeprefix("embedded:").partition("?")[0]
+        storage: dict[str, Any] = {"embedded": {"directory": directory, "durability": "relaxed"}}
+    else:
+        storage = {"redis": {"singleNode": f"127.0.0.1:{server.port}"}}
+    return {
+        "storages": {"default": storage},
+        "transactions": {"webhooks": {"allowedNetworks": ["127.0.0.0/8"]}},
+        "logging": {"category": {"*": "WARN"}},
+    }
 
 
 @contextmanager
@@ -142,8 +173,16 @@ class Books:
 def judge(books: Books) -> list[str]:
     """Every promise that was broken."""
     roots = {tx.id: tx for tx in books.archived if tx.parent is None}
-    wrong = [f"{tx} is in the archive {count} times" for tx, count in Counter(tx.id for tx in books.archived).items() if count > 1]
-    wrong += [f"{external_id} was confirmed and is nowhere" for external_id, (tx, _) in books.started.items() if tx not in roots]
+    wrong = [
+        f"{tx} is in the archive {count} times"
+        for tx, count in Counter(tx.id for tx in books.archived).items()
+        if count > 1
+    ]
+    wrong += [
+        f"{external_id} was confirmed and is nowhere"
+        for external_id, (tx, _) in books.started.items()
+        if tx not in roots
+    ]
     by_external = Counter(tx.external_id for tx in roots.values())
     wrong += [f"{name} is {count} transactions" for name, count in by_external.items() if count > 1]
     for transaction in books.archived:
@@ -162,13 +201,21 @@ def _judge_one(transaction: Transaction, books: Books) -> list[str]:
     wrong = []
     expected = "success" if transaction.parent else ENDINGS[transaction.pipeline]
     if transaction.status != expected:
-        wrong.append(f"{transaction.id} ({transaction.pipeline}) ended as {transaction.status}: {transaction.note}")
+        wrong.append(
+            f"{transaction.id} ({transaction.pipeline}) ended as {transaction.status}: {transaction.note}"
+        )
     done = Counter((entry.kind, entry.step) for entry in transaction.trail if entry.status == "success")
-    wrong += [f"{transaction.id}: {step} succeeded {count} times" for step, count in done.items() if count > 1]
+    wrong += [
+        f"{transaction.id}: {step} succeeded {count} times" for step, count in done.items() if count > 1
+    ]
     if transaction.pipeline == "sad" and done["undo", 0] != 1:
         wrong.append(f"{transaction.id} was not undone")
     for entry in transaction.trail:
-        if entry.status != "success" or entry.kind != "step" or entry.name not in ("act", "act-2", "nap", "stumble"):
+        if (
+            entry.status != "success"
+            or entry.kind != "step"
+            or entry.name not in ("act", "act-2", "nap", "stumble")
+        ):
             continue
         key = f"{transaction.id}:0:{entry.step}"
         if key not in books.happened:
@@ -207,6 +254,15 @@ async def _settle(ps: penstock.Penstock, archive: Path, logs: Path) -> Books:
     return books
 
 
+async def _until_each_has_started(logs: Path) -> None:
+    deadline = time.monotonic() + HANGS_S
+    for name in STARTERS:
+        while not any(line[0] == "started" for line in read_lines(logs / f"{name}.log")):
+            assert not (errors := _errors(logs)), f"{len(errors)} processes failed:\n{errors[0]}"
+            assert time.monotonic() < deadline, f"{name} starts nothing"
+            await asyncio.sleep(0.1)
+
+
 async def _run(kind: str, directory: Path) -> tuple[Books, Storm]:
     logs, archive = directory / "logs", directory / "archive"
     logs.mkdir()
@@ -217,6 +273,7 @@ async def _run(kind: str, directory: Path) -> tuple[Books, Storm]:
             extra = {"webhook": receiver.url, "archive": str(archive)}
             with Storm(url, logs, extra, random.Random(SEED), server) as storm:
                 await storm.rage(BUDGET_S)
+                await _until_each_has_started(logs)
                 for name in STARTERS:
                     await asyncio.to_thread(storm.kill, name)
                 books = await _settle(ps, archive, logs)

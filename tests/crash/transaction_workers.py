@@ -1,37 +1,42 @@
 """The processes of the crash test of transactions: what they do, and what they write down about it.
 
-A process keeps its name and its log over all its lives. A line is a JSON array with the time (ns), written by one
-system call:
+A process keeps its name and its log over all its lives. A line is a JSON array with the time (ns), written by
+one system call:
 
     ["start", time, external id, pipeline]      before it is sent
     ["started", time, external id, tx]          after it was confirmed
     ["effect", time, key]                       a side effect is about to happen
     ["noted", time, key]                        ``once`` has written it down
 
-Roles by the first letter of the name: ``s`` starts transactions, ``w`` works, ``t`` sets switches, ``a`` archives,
-``n`` sends webhooks. They must not import pytest: many of them are started.
+Roles by the first letter of the name: ``s`` starts transactions, ``h`` does so over HTTP, ``w`` works, ``t``
+sets switches, ``a`` archives, ``n`` sends webhooks. (Gateways, ``g``, are processes of ``gateway_worker``.)
+They must not import pytest: many of them are started.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 import traceback
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import penstock
-from penstock.errors import BackpressureError, ConnectionLostError, PenstockError, StepFailedError
+from penstock.errors import PenstockError, StepFailedError
 from penstock.loops import loop_factory
 from penstock.transactions import App, Function, Parallel, Pipeline, Query, Retry, StepContext, Wait
 from penstock.transactions.archive import Archiver, open_archive
 from penstock.transactions.notifying import run_webhooks
+from penstock.transactions.worker.settling import is_outage
 from penstock.webhooks import addresses
+from tests.crash.gateway_clients import Caller
 from tests.crash.stream_workers import StreamLog, read_lines
 
-STARTERS: Final = ("s0", "s1")
+STARTERS: Final = ("s0", "s1", "h0")
 WORKERS: Final = ("w0", "w1", "w2")
 NAMES: Final = (*STARTERS, *WORKERS, "t0", "a0", "a1", "n0")
 GROUP: Final = "storm"
@@ -107,7 +112,9 @@ def app_of(ps: penstock.Penstock, diary: StreamLog) -> App:
 class Life:
     """What a role is given."""
 
-    def __init__(self, ps: penstock.Penstock, diary: StreamLog, chance: random.Random, extra: dict[str, str]) -> None:
+    def __init__(
+        self, ps: penstock.Penstock, diary: StreamLog, chance: random.Random, extra: dict[str, str]
+    ) -> None:
         self.ps = ps
         self.diary = diary
         self.chance = chance
@@ -124,20 +131,38 @@ async def start(life: Life) -> None:
             pending = (line[2], line[3])
         elif line[0] == "started":
             pending = None
+    ask = partial(_start_over_http, Caller(int(life.extra["port"]))) if life.name[0] == "h" else _start
     while True:
         if pending is None:
             pending = (f"{life.name}-{used}", life.chance.choice(list(ENDINGS)))
             used += 1
             life.diary.write("start", time.time_ns(), *pending)
         external_id, pipeline = pending
-        handle = await persistently(
-            lambda external_id=external_id, pipeline=pipeline: life.ps.transactions.start(
-                pipeline, {"of": external_id}, external_id=external_id, webhook=life.extra.get("webhook")
-            )
-        )
-        life.diary.write("started", time.time_ns(), external_id, handle.id)
+        tx = await persistently(partial(ask, life, pipeline, external_id))
+        life.diary.write("started", time.time_ns(), external_id, tx)
         pending = None
         await asyncio.sleep(float(life.extra.get("pause_s", "0.005")))
+
+
+async def _start(life: Life, pipeline: str, external_id: str) -> str:
+    handle = await life.ps.transactions.start(
+        pipeline, {"of": external_id}, external_id=external_id, webhook=life.extra["webhook"]
+    )
+    return handle.id
+
+
+async def _start_over_http(caller: Caller, life: Life, pipeline: str, external_id: str) -> str:
+    wish = {
+        "pipeline": pipeline,
+        "input": {"of": external_id},
+        "external_id": external_id,
+        "webhook": life.extra["webhook"],
+    }
+    status, answer = await asyncio.to_thread(
+        caller.ask, "POST", "/v1/transactions", json.dumps(wish).encode()
+    )
+    assert status in (200, 202), (status, answer)
+    return str(answer["id"])
 
 
 async def work(life: Life) -> None:
@@ -174,6 +199,7 @@ async def notify(life: Life) -> None:
 
 ROLES: Final[dict[str, Callable[[Life], Awaitable[None]]]] = {
     "s": start,
+    "h": start,
     "w": work,
     "t": set_switches,
     "a": archive,
@@ -186,7 +212,9 @@ async def persistently(call: Callable[[], Awaitable[Any]]) -> Any:
     while True:
         try:
             return await call()
-        except (BackpressureError, ConnectionLostError, TimeoutError):
+        except PenstockError as error:
+            if not is_outage(error):
+                raise
             await asyncio.sleep(0.05)
 
 
