@@ -62,7 +62,7 @@ from penstock.transactions.worker.holding import Held, LeaseLostError, NotWritte
 from penstock.transactions.worker.http_calls import HttpCaller
 from penstock.transactions.worker.outcomes import printable
 from penstock.transactions.worker.performing import Performer, Pools
-from penstock.transactions.worker.settling import Settler, is_outage
+from penstock.transactions.worker.settling import Settler, is_outage, patiently
 from penstock.transactions.workers_registry import TOPIC_WISHES, WorkerInfo
 from penstock.version import __version__
 
@@ -81,6 +81,8 @@ _AHEAD: Final = 128
 _LONGEST_SHELF_S: Final = 1.0
 #: Last writes that may be under way.
 _MAX_LEAVING: Final = 512
+#: How long a worker that starts waits for a store that is away.
+_PREPARING_S: Final = 60.0
 _FIRST_PAUSE_MS: Final = 100
 _LONGEST_PAUSE_MS: Final = 5_000
 #: Well within the time after which a worker counts as dead.
@@ -211,8 +213,9 @@ class Worker:
     async def _prepare(self) -> None:
         """Pipelines of the app are what the store runs from now on."""
         for pipeline in self.app.pipelines:
-            await self._registry.deploy(pipeline, comment=f"worker {self.id}")
-        partitions = await self._store.partitions()
+            deploy = partial(self._registry.deploy, pipeline, comment=f"worker {self.id}")
+            await patiently(deploy, _PREPARING_S)
+        partitions = await patiently(self._store.partitions, _PREPARING_S)
         self._settlers = {
             place: Settler(self._store, place, patience_s=2 * self._lease_ms / 1_000)
             for place in range(partitions)

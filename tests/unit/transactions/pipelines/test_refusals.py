@@ -90,7 +90,11 @@ def problems(definition: Any) -> tuple[str, ...]:
         (Http("https://h:{port}/"), "steps[0].url", "begins with http"),
         (Http("https://h/{a..b}"), "steps[0].url", "names of fields"),
         (Http("https://h/{a"), "steps[0].url", "without its partner"),
-        (Http("https://h/", headers={"A": "b\r\nC: d"}), "steps[0].headers", "the value of a must be printable"),
+        (
+            Http("https://h/", headers={"A": "b\r\nC: d"}),
+            "steps[0].headers",
+            "the value of a must be printable",
+        ),
         (Http("https://user@h/"), "steps[0].url", "user"),
         (Http("https://h/", headers={"Idempotency-Key": "b"}), "steps[0].headers", "leave it out"),
         (Http("https://h/", headers={"Host": "b"}), "steps[0].headers", "must not set host"),
