@@ -259,7 +259,10 @@ class Both:
             return
         group = _PIPELINES[pipeline][1]
         most = model.limits.get(f"g:{group}", Limit()).max_queued
-        if 0 < most <= len(self.keys.set(f"qInZ:{group}")):
+        waiting = len(self.keys.set(f"qInZ:{group}")) + int(
+            self.keys.hashes.get(f"fairH:In:{group}", {}).get("held", 0)
+        )
+        if 0 < most <= waiting:
             with pytest.raises(BackpressureError):
                 await call
             return
@@ -306,7 +309,7 @@ class Both:
 
     def _is_orphan(self, tx: str, groups: list[str]) -> bool:
         record = self.model.records[tx]
-        return record["state"] == "queued" and record["group"] in groups and not self.model.has_parent(tx)
+        return record["state"] == "queued" and record["group"] in groups and self.model.is_refused(tx)
 
     def _count_rates(self, tx: str) -> None:
         for name in self.model.names_of(tx):

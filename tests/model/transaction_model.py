@@ -18,6 +18,7 @@ from penstock.transactions.model import Limit, Settlement
 
 Fields: TypeAlias = dict[str, str]
 NEVER = float("inf")
+ORPHANED = "its parent no longer waits for it"
 _FORGOTTEN = ("fate", "undo", "cancel", "awaits", "timed_out", "notified_ms", "webhook_status",
               "archive_batch", "has_output", "deadline_ms", "ended_ms", "note")  # fmt: skip
 
@@ -148,6 +149,10 @@ class TransactionModel:
         parent = self.records.get(record["parent"], {})
         return parent.get("state") == "joining" and parent["join_last"] == record["join"]
 
+    def is_refused(self, tx: str) -> bool:
+        """Whether nobody waits for it any more; one that must be undone is taken nevertheless."""
+        return not self.has_parent(tx) and not self.records[tx].get("undo")
+
     def _child_ended(self, tx: str, status: str, note: str) -> None:
         record = self.records[tx]
         if not self.has_parent(tx):
@@ -172,7 +177,7 @@ class TransactionModel:
 
     def may_take(self, tx: str, groups: Sequence[str]) -> bool:
         record = self.records[tx]
-        if record["state"] != "queued" or record["group"] not in groups or not self.has_parent(tx):
+        if record["state"] != "queued" or record["group"] not in groups or self.is_refused(tx):
             return False
         for name in (f"g:{record['group']}", *self.names_of(tx)):
             limit = self.limits.get(name, Limit())
@@ -184,6 +189,8 @@ class TransactionModel:
     def take(self, tx: str, worker: str, lease_ms: int) -> None:
         record = self.records[tx]
         record.pop("held", None)
+        if not self.has_parent(tx):
+            record["cancel"] = ORPHANED
         record.update(
             state="running", token=str(int(record["token"]) + 1), seq="0", worker=worker,
             taken_ms=str(self.now_ms), limits=" ".join(self.names_of(tx)),
@@ -191,7 +198,7 @@ class TransactionModel:
         self.since[tx], self.leases[tx] = self.now_ms, self.now_ms + lease_ms
 
     def refuse_orphan(self, tx: str) -> None:
-        self._finish(tx, "cancelled", "its parent no longer waits for it")
+        self._finish(tx, "cancelled", ORPHANED)
 
     def renew(self, held: Iterable[tuple[str, int]], lease_ms: int) -> tuple[list[str], list[str]]:
         lost, unwanted = [], []

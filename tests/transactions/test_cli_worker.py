@@ -51,6 +51,14 @@ def block(tx):
     add("begun", tx.id)
     time.sleep(600)
 
+@step("far", runs_in="process")
+def far(tx):
+    add("begun", tx.id)
+    while not (HERE / "go").exists():
+        time.sleep(0.01)
+    return {"far": True}
+
+distant = Pipeline("distant", ["far"], node_group="shop")
 quick = Pipeline("quick", ["effect"], node_group="shop")
 holding = Pipeline("holding", ["hold", "effect"], node_group="shop")
 blocking = Pipeline("blocking", ["block"], node_group="shop")
@@ -91,7 +99,12 @@ class Desk:
         with (
             (self.home / "log").open("a") as log,
             subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=self.home
+                command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=self.home,
+                start_new_session=True,
             ) as process,
         ):
             try:
@@ -156,6 +169,17 @@ def test_a_step_that_ends_in_time_is_waited_for(desk: Desk) -> None:
     found = desk.get(id)
     # The step that ran was finished, the next one was not begun.
     assert (found.state, found.step) == ("queued", 1)
+
+
+def test_a_signal_to_all_its_processes_is_the_workers_affair(desk: Desk) -> None:
+    with desk.worker("--grace-ms", "60000") as worker:
+        id = desk.start("distant")
+        until(lambda: desk.lines("begun"))
+        os.killpg(worker.pid, signal.SIGINT)  # as Ctrl-C does
+        until(desk.has_said("stopping: 1 transactions have 60000 ms"))
+        (desk.home / "go").touch()
+        assert "1 taken, 1 of them ended" in last_line(worker)
+    assert desk.get(id).output == {"far": True}
 
 
 def test_what_does_not_end_in_time_is_handed_back(desk: Desk) -> None:

@@ -147,7 +147,6 @@ async def test_the_deadline_ends_it_wherever_it_is(shop: Shop) -> None:
 
 
 @only_on("embedded", "server")
-@pytest.mark.xfail(reason="settle join takes no limit of time", strict=True)
 async def test_children_that_take_too_long(shop: Shop) -> None:
     await shop.deploy("noop", name="child", group="nobody")
     await shop.deploy(Child("child", timeout_ms=50))
@@ -194,7 +193,7 @@ async def test_undoing_after_a_reply_an_abort_and_a_deadline(shop: Shop) -> None
         ("throw", "internal-error"),
     ):
         assert (await shop.run(add, last, input={"n": 0})).status == status
-    ended = await shop.run(add, "hang", deadline_ms=50, input={"n": 0})
+    ended = await shop.run(add, "hang", deadline_ms=500, input={"n": 0})
     assert (ended.status, ended.note) == ("timeout", "its deadline has passed")
     assert seen == [(0, 1)] * 4
     assert (await shop.run(add, Reply(status="success"), input={"n": 0})).status == "success"
@@ -215,7 +214,7 @@ async def test_an_undoing_that_sleeps_and_fails_at_first(shop: Shop) -> None:
 
     add = Function("add", compensate="undo", retry=Retry(limit=3, backoff_ms=20, jitter=0.0))
     # A deadline that has passed is not one for undoing, or its pauses would end at once.
-    ended = await shop.run(add, Delay(600_000), deadline_ms=50)
+    ended = await shop.run(add, Delay(600_000), deadline_ms=500)
     assert ended.status == "timeout"
     assert tries == [1, 0, 1, 2]
     assert undone(ended) == ["undo internal-error", "undo success"]
@@ -326,9 +325,6 @@ async def _is_at(handle: Handle, step: int) -> bool:
 
 
 @only_on("embedded", "server")
-@pytest.mark.xfail(
-    reason="dequeue ends children without a parent, although they are to be undone", strict=True
-)
 async def test_cancelling_undoes_children_too(shop: Shop) -> None:
     seen = undoing(shop)
     await shop.deploy(Function("add", compensate="undo"), Delay(600_000), name="child")

@@ -136,13 +136,7 @@ async def test_one_broken_record_stops_no_other(shop: Shop, change: tuple[str, s
     [
         "garbage",
         "tx-0-1",
-        pytest.param(
-            "\xff\xfe",
-            marks=pytest.mark.xfail(
-                reason="TransactionStore.dequeue raises for the whole batch when a name is not UTF-8",
-                strict=True,
-            ),
-        ),
+        "\xff\xfe",
     ],
 )
 async def test_a_name_that_is_no_transaction_stops_no_other(shop: Shop, name: str) -> None:

@@ -138,7 +138,7 @@ class TransactionStore:
             now_ms,
             None if next_ms < 0 else next_ms,
             is_more == 1,
-            [record_from(tx.decode(), flat, token) for tx, token, flat in items],
+            [record_from(tx.decode(), flat, token) for tx, token, flat in items if tx.isascii()],
         )
 
     async def settle(self, partition: int, settlements: Iterable[Settlement]) -> list[str]:

@@ -13,6 +13,7 @@
 -- 5 its limits let it pass, 6 it runs from now, 7 under a lease. One that fails a check stops no other.
 
 local worker, lease_ms, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local ORPHANED = 'its parent no longer waits for it'
 -- Bytes of records in one reply, but for the last.
 local MOST_BYTES = 4194304
 -- Entries looked at in one call, also those that are put aside.
@@ -37,12 +38,17 @@ local function take(tx, score)
   if not (record.owner and record.pipeline and record.group and record.step) then
     error('its record lacks owner, pipeline, group or step')
   end
-  if not has_parent(record) then
-    finish(tx, record, 'cancelled', 'its parent no longer waits for it')
+  local is_orphan = not has_parent(record)
+  if is_orphan and (record.undo or '') == '' then
+    finish(tx, record, 'cancelled', ORPHANED)
     return false
   end
   local limits = enter_limits(tx, record, score)
   if not limits then return false end
+  if is_orphan then -- a worker has to undo what it has done
+    redis.call('HSET', state_key(tx), 'cancel', ORPHANED)
+    flat[#flat + 1], flat[#flat + 2] = 'cancel', ORPHANED
+  end
   local token = (tonumber(record.token) or 0) + 1
   redis.call('HSET', state_key(tx), 'state', 'running', 'token', token, 'seq', 0, 'worker', worker,
     'taken_ms', now_text, 'limits', limits)

@@ -15,7 +15,7 @@
 --   wait      it waits for a switch          name, ms or 0 for ever, what it saw: '=<value>', or '-' for nothing
 --   join      it waits for children          hurry (0|1), then for each child:
 --                                            slot, pipeline, version, path, group ('' each for what its head says),
---                                            input, depth
+--                                            input, depth. A field wakes_ms says until when
 --   end       it has ended                   status, 1 if it is given up
 -- Reply       for each: 'ok'; 'cancel' (done, and somebody wants it to end); 'lost'; or 'error …'
 --
@@ -142,7 +142,8 @@ function KINDS.join(tx, record, arguments)
   if pending == 0 or (has_failed and arguments[1] == '1') then
     requeue(tx, record, 'Out')
   else
-    local due_ms = wake_time(nil, record)
+    local limit_ms = tonumber(record.wakes_ms)
+    local due_ms = wake_time(limit_ms and limit_ms - now, record)
     if due_ms then put_to_sleep(tx, due_ms) end
   end
 end

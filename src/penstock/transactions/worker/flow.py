@@ -33,7 +33,7 @@ from penstock.transactions.pipelines import NO_RETRY, AnyStep, Function, Pipelin
 from penstock.transactions.worker.context import StepContext
 from penstock.transactions.worker.fields import check_fields
 from penstock.transactions.worker.holding import Held
-from penstock.transactions.worker.joining import join_field
+from penstock.transactions.worker.joining import end_field, join_field
 from penstock.transactions.worker.outcomes import Done, Failed, HandedBack, Outcome, Suspended, printable
 from penstock.transactions.worker.performing import UNKNOWN_STEP, UNKNOWN_STEP_RETRY, Performer
 
@@ -181,7 +181,7 @@ class Flow:
         delay_ms = max(policy.delay_ms(attempt, random.random()), failed.pause_ms)
         fields = ["attempt", attempt, *self._recovered()]
         if self._record.number(join_field(context.number).encode()):
-            fields += (join_field(context.number), "")
+            fields += (join_field(context.number), "", end_field(context.number), "")
         await self._sleep(context, failed, delay_ms, fields)
         return True
 

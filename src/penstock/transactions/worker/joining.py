@@ -43,20 +43,31 @@ def join_field(number: int) -> str:
     return f"z:{number}:join"
 
 
-def perform_join(step: AnyStep, pipeline: Pipeline, record: Record, number: int, path: str) -> Outcome:
+def end_field(number: int) -> str:
+    """Where the record has the time (ms) until which a step waits for its children; 0 for ever."""
+    return f"z:{number}:join-end"
+
+
+def perform_join(
+    step: AnyStep, pipeline: Pipeline, record: Record, number: int, path: str, now_ms: int
+) -> Outcome:
     """Ask for children, or make an output of what came back."""
     data = from_json(record.data)
     plan = _plan(step, pipeline, record, number, path, data)
     if not isinstance(plan, _Plan):
         return plan
     first = record.number(join_field(number).encode())
+    end_ms = record.number(end_field(number).encode())
     if not first:
         if record.number(b"depth") >= MAX_DEPTH:
             return Failed(
                 Ending.INTERNAL_ERROR, f"children are nested more than {MAX_DEPTH} deep", is_fault=True
             )
         first = record.number(b"join_last") + 1
-        return _ask(plan, record, number, first, 0) if plan.inputs else _give(step, plan, [], data)
+        end_ms = now_ms + step.timeout_ms if step.timeout_ms else 0
+        if not plan.inputs:
+            return _give(step, plan, [], data)
+        return _ask(plan, record, number, first, 0, end_ms)
     waves = record.number(b"join_last") - first + 1
     results: list[Any] = []
     for place, label in enumerate(plan.labels[: waves * plan.at_once]):
@@ -68,10 +79,11 @@ def perform_join(step: AnyStep, pipeline: Pipeline, record: Record, number: int,
         if status != b"success":
             return _failed(status.decode(), label, from_json(text))
         results.append(from_json(text))
-    if waves * plan.at_once < len(plan.inputs):
-        return _ask(plan, record, number, first, waves)
-    if len(results) < len(plan.inputs):
+    asked = min(waves * plan.at_once, len(plan.inputs))
+    if len(results) < asked or (end_ms and now_ms >= end_ms and asked < len(plan.inputs)):
         return Failed(Ending.TIMEOUT, "not all children came back in time", ("TimeoutError", "timeout"))
+    if asked < len(plan.inputs):
+        return _ask(plan, record, number, first, waves, end_ms)
     return _give(step, plan, results, data)
 
 
@@ -115,14 +127,17 @@ def _route(step: Router, data: Any) -> str | None:
     return step.routes.get(text, step.default)
 
 
-def _ask(plan: _Plan, record: Record, number: int, first: int, wave: int) -> Suspended:
+def _ask(plan: _Plan, record: Record, number: int, first: int, wave: int, end_ms: int) -> Suspended:
     start = wave * plan.at_once
     depth = record.number(b"depth") + 1
     words: list[Any] = [int(plan.is_hurried)]
     for slot, place in enumerate(range(start, min(start + plan.at_once, len(plan.inputs)))):
         words += (slot, *plan.targets[place], plan.inputs[place], depth)
     count = (len(words) - 1) // 7
-    return Suspended("join", words, (join_field(number), first), f"{count} started, from {start}")
+    fields: tuple[Any, ...] = (join_field(number), first)
+    if end_ms:
+        fields += (end_field(number), end_ms, "wakes_ms", end_ms)
+    return Suspended("join", words, fields, f"{count} started, from {start}")
 
 
 def _give(step: AnyStep, plan: _Plan, results: list[Any], data: Any) -> Done:

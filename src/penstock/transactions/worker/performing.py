@@ -12,6 +12,7 @@ import asyncio
 import multiprocessing
 import os
 import random
+import signal
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
@@ -78,7 +79,7 @@ class Pools:
     def processes(most: int | None) -> Executor:
         """Not forked from the worker: a copy would hold its locks and files, also when the worker is dead."""
         context = multiprocessing.get_context("forkserver")
-        return ProcessPoolExecutor(most, mp_context=context, initializer=_die_with_parent)
+        return ProcessPoolExecutor(most, mp_context=context, initializer=_be_a_helper)
 
     def close(self) -> None:
         for executor in self._made.values():
@@ -86,8 +87,11 @@ class Pools:
         self._made.clear()
 
 
-def _die_with_parent() -> None:
-    """A process whose worker was killed would wait for ever."""
+def _be_a_helper() -> None:
+    """The worker alone decides when a step ends: signals to the whole group (Ctrl-C, a service manager) are
+    its affair. But a process whose worker was killed would wait for ever."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 
     def watch() -> None:
@@ -170,7 +174,7 @@ class Performer:
 
     @staticmethod
     async def _join(step: AnyStep, pipeline: Pipeline, held: Held, number: int, path: str) -> Outcome:
-        return perform_join(step, pipeline, held.record, number, path)
+        return perform_join(step, pipeline, held.record, number, path, held.now_ms())
 
     @staticmethod
     async def _within(timeout_ms: int | None, work: Awaitable[Outcome]) -> Outcome:

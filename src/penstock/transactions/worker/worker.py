@@ -343,6 +343,8 @@ class Worker:
         self._shelf_timer = None
         oldest_s = asyncio.get_running_loop().time() - _LONGEST_SHELF_S
         while self._shelf and (self._is_stopping or self._shelf[0].born_s <= oldest_s):
+            # Else it would fetch at once what it hands back, and nobody else would ever get it.
+            self._carry_ms = inf
             held = self._shelf.popleft()
             held.task = asyncio.create_task(self._hand_back(held))
         if self._shelf:

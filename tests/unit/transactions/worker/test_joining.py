@@ -15,6 +15,8 @@ from penstock.transactions.worker.outcomes import Done, Failed, Suspended
 
 WORDS = 7
 
+NOW_MS = 1_800_000_000_000
+
 
 def record_of(data: Any = None, **fields: Any) -> Record:
     named = {name.replace("__", ":").replace("_dot_", "."): value for name, value in fields.items()}
@@ -26,7 +28,7 @@ def record_of(data: Any = None, **fields: Any) -> Record:
 
 def perform(step: AnyStep, record: Record, path: str = "") -> Any:
     pipeline = Pipeline("main", ["noop", step], node_group="shop")
-    return perform_join(step, pipeline, record, 1, path)
+    return perform_join(step, pipeline, record, 1, path, NOW_MS)
 
 
 def children(outcome: Suspended) -> list[tuple[Any, ...]]:
