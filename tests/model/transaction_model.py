@@ -19,7 +19,7 @@ from penstock.transactions.model import Limit, Settlement
 Fields: TypeAlias = dict[str, str]
 NEVER = float("inf")
 ORPHANED = "its parent no longer waits for it"
-_FORGOTTEN = ("fate", "undo", "cancel", "awaits", "timed_out", "notified_ms", "webhook_status",
+_FORGOTTEN = ("fate", "cancel", "awaits", "timed_out", "notified_ms", "webhook_status",
               "archive_batch", "has_output", "deadline_ms", "ended_ms", "note")  # fmt: skip
 
 
@@ -130,6 +130,7 @@ class TransactionModel:
         record.update(fields or {})
         if "parent" in record:
             self._child_ended(tx, status, note)
+        self._disown(tx)
         if is_dead:
             self.dead[tx] = self.now_ms
         if "webhook" in record:
@@ -137,6 +138,20 @@ class TransactionModel:
             self.webhooks[f"{tx} complete.{record.get('run', '0')}"] = self.now_ms
         else:
             self._archive_later(tx)
+
+    def _disown(self, tx: str) -> None:
+        """Children that rest come to a worker, those that run are told."""
+        record = self.records[tx]
+        if int(record.get("pending", 0)) <= 0:
+            return
+        for slot in range(int(record["width"])):
+            child = f"{tx}.{record['join_last']}.{slot}"
+            state = self.records.get(child, {}).get("state")
+            if state in ("sleeping", "waiting", "joining"):
+                self.sleeping.pop(child, None)
+                self._requeue(child, "Out")
+            elif state == "running":
+                self.records[child]["cancel"] = ORPHANED
 
     def _archive_later(self, tx: str) -> None:
         self.to_archive[tx] = self.now_ms + (self.dead_keep_ms if tx in self.dead else self.archive_delay_ms)
@@ -248,6 +263,8 @@ class TransactionModel:
             case "queue":
                 self._requeue(one.tx, arguments[0], group=arguments[1])
             case "sleep":
+                if arguments[1] == "1":
+                    self._disown(one.tx)
                 record.update(state="sleeping", queue="Out")
                 self.sleeping[one.tx] = self._wake_time(record, self.now_ms + int(arguments[0]))
             case "wait":
@@ -270,6 +287,7 @@ class TransactionModel:
         return max(deadline_ms, self.now_ms) if deadline_ms and deadline_ms < due_ms else due_ms
 
     def _join(self, tx: str, record: Fields, arguments: Sequence[Any]) -> None:
+        self._disown(tx)
         join = str(int(record.get("join_last", 0)) + 1)
         pending, has_failed = 0, False
         for at in range(1, len(arguments), 7):
@@ -286,7 +304,12 @@ class TransactionModel:
             child.update(parent=tx, join=join, slot=str(slot), path=path, depth=str(depth))
             pending += 1
         record.update(
-            state="joining", join_last=join, pending=str(pending), hurry=str(arguments[0]), queue="Out"
+            state="joining",
+            join_last=join,
+            pending=str(pending),
+            hurry=str(arguments[0]),
+            width=str((len(arguments) - 1) // 7),
+            queue="Out",
         )
         if not pending or (has_failed and record["hurry"] == "1"):
             self._requeue(tx, "Out")
@@ -342,6 +365,7 @@ class TransactionModel:
                 del record[name]
         for name in _FORGOTTEN:
             record.pop(name, None)
+        record["undo"] = " ".join(word for word in record.get("undo", "").split() if int(word) < step)
         self.to_archive.pop(tx, None)
         self.dead.pop(tx, None)
         self.webhooks.pop(f"{tx} complete.{record.get('run', '0')}", None)

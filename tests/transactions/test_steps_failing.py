@@ -557,3 +557,35 @@ async def test_a_child_is_replayed_with_its_parent(shop: Shop) -> None:
     ended: Transaction = await shop.run(Child("child"), Map("items", "child"), input={"items": []})
     with pytest.raises(TransactionEndedError, match=f"it is a part of another: replay {ended.id}"):
         await shop.transactions.replay(f"{ended.id}.1.0")
+
+
+@only_on("embedded", "server")
+async def test_a_replay_remembers_what_earlier_steps_did(shop: Shop) -> None:
+    seen = undoing(shop)
+    fails: list[bool] = [False]
+
+    @shop.step("perhaps")
+    async def perhaps(tx: Any) -> None:
+        if fails[0]:
+            raise StepFailedError("not this time")
+
+    await shop.deploy(Function("add", compensate="undo"), "perhaps")
+    async with shop.working():
+        handle = await shop.start(input={"n": 0})
+        assert (await shop.ended(handle)).is_success
+        fails[0] = True
+        await handle.replay(1)
+        assert (await shop.ended(handle)).status == "failed"
+    assert seen == [(0, 1)]
+
+
+@only_on("embedded", "server")
+async def test_children_that_wait_for_ever_end_with_their_parent(shop: Shop) -> None:
+    await shop.deploy(Parallel({"good": [Wait("never")], "bad": [Delay(500), "fail"]}, on_failure="fast"))
+    async with shop.working():
+        handle = await shop.start(input={"n": 0})
+        patient = shop.transactions.handle(f"{handle.id}.1.1")
+        await shop.reaches(handle, "joining")
+        await shop.reaches(patient, "waiting")
+        assert (await shop.ended(handle)).status == "failed"
+        assert (await shop.ended(patient)).status == "cancelled"

@@ -13,6 +13,9 @@ from tests.transactions.conftest import LONG_MS, Desk, put_pipeline
 
 STATES = ("queued", "held", "running", "sleeping", "delayed", "waiting", "joining", "ended")
 
+#: what a worked transaction could undo
+UNDO = "0 1"
+
 
 async def brought_to(desk: Desk, state: str, **options: Any) -> str:
     """A transaction in this state."""
@@ -164,7 +167,7 @@ async def worked(desk: Desk, **options: Any) -> str:
         "fate",
         "{}",
         "undo",
-        "",
+        UNDO,
         "attempt",
         3,
         "d:3",
@@ -189,7 +192,8 @@ async def test_a_replay_goes_on_from_a_step_as_if_later_ones_had_never_been(desk
     assert {name for name in record if name[:2] == "d:"} == {f"d:{number}" for number in range(step + 1)}
     assert {name for name in record if name[:2] == "o:"} == {f"o:{number}:mail" for number in range(step)}
     assert {name for name in record if name[:2] == "z:"} == {f"z:{number}" for number in range(1, step)}
-    for gone in ("fate", "undo", "ended_ms", "note", "has_output", "deadline_ms"):
+    assert record["undo"].split() == [number for number in UNDO.split() if int(number) < step]
+    for gone in ("fate", "ended_ms", "note", "has_output", "deadline_ms"):
         assert gone not in record
     assert any('"kind":"replay"' in entry and f"from step {step}" in entry for entry in await desk.trail(tx))
     taken = await desk.take_one()

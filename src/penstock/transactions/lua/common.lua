@@ -36,8 +36,8 @@
 --   owner, pipeline, group, queue (Admin, Out, In), priority, held (limit that holds it back)
 --   limits    the limits that count it as running
 --   parent, join, slot   of a child: whose, of its how-manieth join, at which place
---   join_last, pending, hurry   of a parent: its last join, children not back, 1 if the first failure ends the
---             join; c:<join>.<slot> is what came back: `<status> <JSON>`
+--   join_last, width, pending, hurry   of a parent: its last join, how many children that has, how many are not
+--             back, 1 if the first failure ends the join; c:<join>.<slot> is what came back: `<status> <JSON>`
 --   awaits    the switch it waits for; timed_out (1: it was not set in time)
 --   s:<name>  a switch: `!` (not seen yet) or `=` (seen), then its value
 --   data      number of the newest d:<n>; d:<n> is what step n gets (d:0 is the input), JSON

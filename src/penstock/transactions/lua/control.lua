@@ -81,11 +81,17 @@ local function forget_steps(step)
       doomed[#doomed + 1] = name
     end
   end
-  for _, name in ipairs({'fate', 'undo', 'cancel', 'awaits', 'timed_out', 'notified_ms', 'webhook_status', 'archive_batch',
+  for _, name in ipairs({'fate', 'cancel', 'awaits', 'timed_out', 'notified_ms', 'webhook_status', 'archive_batch',
     'has_output'}) do
     doomed[#doomed + 1] = name
   end
   for _, name in ipairs(doomed) do redis.call('HDEL', state_key(tx), name) end
+  -- What earlier steps did stays to be undone.
+  local undo = {}
+  for number in (record.undo or ''):gmatch('%d+') do
+    if tonumber(number) < step then undo[#undo + 1] = number end
+  end
+  redis.call('HSET', state_key(tx), 'undo', table.concat(undo, ' '))
 end
 
 function VERBS.replay()

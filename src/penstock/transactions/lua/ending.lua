@@ -10,7 +10,25 @@
 local FOR_ENDING = {
   'state', 'owner', 'pipeline', 'group', 'priority', 'queue', 'held', 'limits', 'parent', 'join', 'slot',
   'data', 'webhook', 'watched_ms', 'created_ms', 'run', 'token', 'seq', 'deadline_ms', 'undo', 'cancel', 'losses',
+  'join_last', 'pending', 'width',
 }
+
+-- Nobody waits for its children any more: those that rest come to a worker, which ends them (dequeue.lua) or undoes
+-- what they did; those that run are told.
+local function disown(tx, record)
+  if (tonumber(record.pending) or 0) <= 0 then return end
+  for slot = 0, (tonumber(record.width) or 0) - 1 do
+    local child = tx .. '.' .. record.join_last .. '.' .. slot
+    local is_read, found = pcall(fields_of, child, {'state', 'group', 'owner', 'priority', 'worker'})
+    if is_read and (found.state == 'sleeping' or found.state == 'waiting' or found.state == 'joining') then
+      redis.call('ZREM', prefix .. 'sleepingZ', child)
+      requeue(child, found, 'Out')
+    elseif is_read and found.state == 'running' then
+      redis.call('HSET', state_key(child), 'cancel', 'its parent no longer waits for it')
+      redis.call('PUBLISH', 'tx.worker.' .. (found.worker or ''), child)
+    end
+  end
+end
 
 local function child_ended(tx, record, status, note)
   local parent = fields_of(record.parent, {'state', 'join_last', 'hurry', 'group', 'owner', 'priority'})
@@ -38,6 +56,7 @@ local function finish(tx, record, status, note, is_dead, fields)
     local is_told, caught = pcall(child_ended, tx, record, status, note)
     if not is_told then give_up_broken(record.parent, why(caught)) end
   end
+  disown(tx, record)
   if is_dead then redis.call('ZADD', prefix .. 'deadZ', string.format('%.0f', now), tx) end
   if record.webhook then
     redis.call('HSET', state_key(tx), 'webhook_status', 'pending')

@@ -109,6 +109,7 @@ function KINDS.queue(tx, record, arguments)
 end
 
 function KINDS.sleep(tx, record, arguments)
+  if arguments[2] == '1' then disown(tx, record) end
   redis.call('HSET', state_key(tx), 'state', 'sleeping', 'queue', 'Out')
   if arguments[2] == '1' then count('r', record.pipeline, record.group, record.owner) end
   put_to_sleep(tx, wake_time(tonumber(arguments[1]), record))
@@ -128,6 +129,7 @@ function KINDS.wait(tx, record, arguments)
 end
 
 function KINDS.join(tx, record, arguments)
+  disown(tx, record)
   local join = string.format('%.0f', (tonumber(record.join_last) or 0) + 1)
   local pending, has_failed = 0, false
   for index = 2, #arguments, 7 do
@@ -138,7 +140,7 @@ function KINDS.join(tx, record, arguments)
     has_failed = has_failed or started == 0
   end
   redis.call('HSET', state_key(tx), 'state', 'joining', 'join_last', join, 'pending', pending,
-    'hurry', arguments[1], 'queue', 'Out')
+    'hurry', arguments[1], 'width', (#arguments - 1) / 7, 'queue', 'Out')
   if pending == 0 or (has_failed and arguments[1] == '1') then
     requeue(tx, record, 'Out')
   else
@@ -154,7 +156,6 @@ end
 
 local NEEDED = {}
 for _, name in ipairs(FOR_ENDING) do NEEDED[#NEEDED + 1] = name end
-NEEDED[#NEEDED + 1] = 'join_last'
 NEEDED[#NEEDED + 1] = 'webhook_progress'
 
 local function settle(kind, tx, token, seq, note, fields, entries, outbox, arguments)
