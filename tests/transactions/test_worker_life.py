@@ -347,8 +347,8 @@ async def test_one_that_comes_back_before_it_was_let_go_of(shop: Shop) -> None:
         for handle in handles:
             assert (await shop.ended(handle)).is_success
         await until(lambda: worker.statistics().running == 0)
-        assert worker._leaving == 0
-        assert worker._active == 0
+        assert worker._places.leaving == 0
+        assert worker._places.active == 0
 
 
 # ------------------------------------------------------------------------------------------------ registry

@@ -12,6 +12,7 @@
 ``joining``    steps that are made of other transactions
 ``performing`` one attempt of one step
 ``flow``       one transaction from step to step
+``places``     who runs, who waits for a place
 ``worker``     taking, carrying, renewing, stopping
 =============  =====================================================================
 

@@ -30,11 +30,9 @@ import logging
 import os
 import secrets
 import socket
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from math import inf
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
@@ -62,6 +60,7 @@ from penstock.transactions.worker.holding import Held, LeaseLostError, NotWritte
 from penstock.transactions.worker.http_calls import HttpCaller
 from penstock.transactions.worker.outcomes import printable
 from penstock.transactions.worker.performing import Performer, Pools
+from penstock.transactions.worker.places import Places
 from penstock.transactions.worker.settling import Settler, is_outage, patiently
 from penstock.transactions.workers_registry import TOPIC_WISHES, WorkerInfo
 from penstock.version import __version__
@@ -73,14 +72,6 @@ GRACE_MS: Final = 20_000
 MAX_CONCURRENCY: Final = 1_000
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
-#: Steps that keep their places for less are quick: more is fetched than there are places, so that nobody
-#: waits
-#: for the store; but nothing stays on the shelf for long.
-_QUICK_MS: Final = 5.0
-_AHEAD: Final = 128
-_LONGEST_SHELF_S: Final = 1.0
-#: Last writes that may be under way.
-_MAX_LEAVING: Final = 512
 #: How long a worker that starts waits for a store that is away.
 _PREPARING_S: Final = 60.0
 _FIRST_PAUSE_MS: Final = 100
@@ -142,7 +133,6 @@ class Worker:
         self.app = app
         self._store = store
         self._registry = registry
-        self._concurrency = concurrency
         #: what it was made with; wishes come and go
         self._own_concurrency = concurrency
         self._started_ms = SystemClock().now_ms()
@@ -157,17 +147,10 @@ class Worker:
         )
         self._http = http or HttpCaller()
         self._performer = Performer(app, self._pools, self._http, must_stop=lambda: self._is_interrupting)
-        #: everything that we have a lease of: on the shelf, at its place, or waiting for its last write
-        self._held: dict[str, Held] = {}
-        self._shelf: deque[Held] = deque()
-        self._shelf_timer: asyncio.TimerHandle | None = None
-        self._active = 0
-        self._leaving = 0
-        #: how long one keeps its place, about
-        self._carry_ms = inf
+        self._places = Places(concurrency, begin=self._begin, hand_back=self._hand_back_soon, ring=self._ring)
         self._settlers: dict[int, Settler] = {}
         #: partitions as topics name them
-        self._places: dict[str, int] = {}
+        self._partitions: dict[str, int] = {}
         #: partitions that may have something for us; others by the loop time when they may
         self._fresh: set[int] = set()
         self._due_s: dict[int, float] = {}
@@ -208,6 +191,7 @@ class Worker:
         """Take nothing more, and end when what is held has ended or was handed back. Twice: at once."""
         self._is_interrupting = self._is_stopping
         self._is_stopping = True
+        self._places.hold()
         self._bell.set()
 
     async def _prepare(self) -> None:
@@ -220,7 +204,7 @@ class Worker:
             place: Settler(self._store, place, patience_s=2 * self._lease_ms / 1_000)
             for place in range(partitions)
         }
-        self._places = {keys.prefix_of(place): place for place in self._settlers}
+        self._partitions = {keys.prefix_of(place): place for place in self._settlers}
 
     async def _run(self) -> None:
         async with self._store.client.pubsub() as subscriber:
@@ -256,23 +240,12 @@ class Worker:
 
     async def _feed(self) -> None:
         while not self._is_stopping:
-            room = self._room()
+            room = self._places.room()
             place = self._next_fresh() if room > 0 else None
             if place is None:
                 await self._rest(room)
             else:
                 self._shelve(await self._fetch(place, room))
-
-    def _room(self) -> int:
-        """How many may be fetched: as many as there are free places, and some more while steps are quick."""
-        if self._leaving > _MAX_LEAVING:
-            return 0
-        room = self._concurrency - self._active - len(self._shelf)
-        if self._carry_ms > _QUICK_MS:
-            return room
-        # By many at a time: while these are carried, the store finds the next.
-        room += _AHEAD
-        return room if room >= _AHEAD // 2 or not self._shelf else 0
 
     async def _rest(self, room: int) -> None:
         """Until something changes: a place is free, a topic rings, or the time has come."""
@@ -315,41 +288,17 @@ class Worker:
         return _Catch(place, taken.records, taken.now_ms)
 
     def _shelve(self, catch: _Catch) -> None:
-        """What was fetched waits for a place, if there is none."""
-        settler = self._settlers[catch.place]
-        for record in catch.records:
-            self._drop(record.id)
-            held = Held(self._store, settler, record, catch.now_ms, self._note_leaving)
-            self._held[record.id] = held
-            self._shelf.append(held)
+        settler, leave = self._settlers[catch.place], self._places.note_leaving
+        self._places.add(
+            [Held(self._store, settler, record, catch.now_ms, leave) for record in catch.records]
+        )
         self._statistics.taken += len(catch.records)
-        self._begin()
-        if self._shelf and self._shelf_timer is None:
-            loop = asyncio.get_running_loop()
-            self._shelf_timer = loop.call_later(_LONGEST_SHELF_S, self._clear_shelf)
 
-    def _begin(self) -> None:
-        while self._shelf and self._active < self._concurrency and not self._is_stopping:
-            held = self._shelf.popleft()
-            if held.is_lost:
-                self._forget(held)
-                continue
-            self._active += 1
-            held.began_s = asyncio.get_running_loop().time()
-            held.task = asyncio.create_task(self._carry(held))
+    def _begin(self, held: Held) -> None:
+        held.task = asyncio.create_task(self._carry(held))
 
-    def _clear_shelf(self) -> None:
-        """Steps are no longer quick, or the worker stops: others may have what waits here for too long."""
-        self._shelf_timer = None
-        oldest_s = asyncio.get_running_loop().time() - _LONGEST_SHELF_S
-        while self._shelf and (self._is_stopping or self._shelf[0].born_s <= oldest_s):
-            # Else it would fetch at once what it hands back, and nobody else would ever get it.
-            self._carry_ms = inf
-            held = self._shelf.popleft()
-            held.task = asyncio.create_task(self._hand_back(held))
-        if self._shelf:
-            delay_s = self._shelf[0].born_s - oldest_s
-            self._shelf_timer = asyncio.get_running_loop().call_later(delay_s, self._clear_shelf)
+    def _hand_back_soon(self, held: Held) -> None:
+        held.task = asyncio.create_task(self._hand_back(held))
 
     async def _hand_back(self, held: Held) -> None:
         record = held.record
@@ -358,39 +307,10 @@ class Worker:
         except TransactionError as error:
             _LOG.warning("worker %s could not hand back %s", self.id, error)
         finally:
-            self._forget(held)
+            self._places.forget(held)
 
-    def _note_leaving(self, held: Held) -> None:
-        """What it writes now is its last: its place is free."""
-        self._leaving += 1
-        if held.began_s:
-            self._active -= 1
-            took_ms = (asyncio.get_running_loop().time() - held.began_s) * 1_000
-            self._carry_ms = took_ms if self._carry_ms == inf else self._carry_ms * 0.9 + took_ms * 0.1
-            self._begin()
+    def _ring(self) -> None:
         self._bell.set()
-
-    def _forget(self, held: Held) -> None:
-        """It is gone; unless it is here again already."""
-        if self._held.get(held.record.id) is held:
-            del self._held[held.record.id]
-            if held.is_leaving:
-                self._leaving -= 1
-            elif held.began_s:
-                self._active -= 1
-        self._begin()
-        self._bell.set()
-
-    def _drop(self, tx: str) -> None:
-        """It is here again: after its last write, or because its lease was lost and nobody else took it."""
-        old = self._held.get(tx)
-        if old is None:
-            return
-        was_leaving = old.is_leaving
-        self._forget(old)
-        if not was_leaving:
-            old.is_leaving = old.is_lost = True
-            old.interrupt()
 
     def _note_due(self, place: int, next_ms: int | None) -> None:
         if next_ms is None:
@@ -421,7 +341,7 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - a record that is not as it should be breaks anything
             await self._give_up(held, error)
         finally:
-            self._forget(held)
+            self._places.forget(held)
             if self._forwarder is not None and held.has_outbox:
                 self._forwarder.kick(held.partition)
 
@@ -454,12 +374,10 @@ class Worker:
     async def _drain(self) -> None:
         """What is held ends by itself, or is interrupted and handed back; the shelf is handed back at
         once."""
-        if self._shelf_timer is not None:
-            self._shelf_timer.cancel()
-        self._clear_shelf()
+        self._places.close()
         loop = asyncio.get_running_loop()
         end_s = loop.time() + self._grace_ms / 1_000
-        while self._held and loop.time() < end_s and not self._is_interrupting:
+        while self._places and loop.time() < end_s and not self._is_interrupting:
             self._bell.clear()
             try:
                 async with asyncio.timeout(end_s - loop.time()):
@@ -467,8 +385,8 @@ class Worker:
             except TimeoutError:
                 pass
         self._is_interrupting = True
-        tasks = [held.task for held in self._held.values() if held.task is not None]
-        for held in self._held.values():
+        tasks = [held.task for held in self._places if held.task is not None]
+        for held in self._places:
             held.interrupt()
         if tasks:
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -513,7 +431,7 @@ class Worker:
         elif topic == TOPIC_WISHES:
             self._beat_now.set()
         else:
-            place = self._places.get(word)
+            place = self._partitions.get(word)
             if place is not None:
                 self._fresh.add(place)
                 self._bell.set()
@@ -524,7 +442,7 @@ class Worker:
 
     def _interrupt(self, tx: str) -> None:
         """Somebody wants it to end."""
-        held = self._held.get(tx)
+        held = self._places.get(tx)
         # What is being undone is ending already, and must not be left half done.
         if held is not None and not held.is_interrupted and not held.record.fields.get(b"fate"):
             held.cancel_reason = held.cancel_reason or "cancelled"
@@ -558,9 +476,7 @@ class Worker:
             _LOG.warning("worker %s cannot say that it lives: %s", self.id, error)
 
     async def _renew(self, place: int) -> None:
-        mine = [
-            (held.record.id, held.record.token) for held in self._held.values() if held.partition == place
-        ]
+        mine = [(held.record.id, held.record.token) for held in self._places if held.partition == place]
         renewal = await self._store.renew(place, mine, self._lease_ms)
         self._note_due(place, renewal.next_ms)
         self._bell.set()
@@ -570,7 +486,7 @@ class Worker:
             self._interrupt(tx)
         tokens = dict(mine)
         for tx in renewal.lost:
-            held = self._held.get(tx)
+            held = self._places.get(tx)
             if held is not None and held.record.token == tokens[tx] and not held.is_leaving:
                 held.is_lost = True
                 held.interrupt()
@@ -579,13 +495,14 @@ class Worker:
 
     @property
     def concurrency(self) -> int:
-        return self._concurrency
+        return self._places.concurrency
 
     def wish(self, concurrency: int | None) -> None:
         """Somebody wants more or fewer at a time; None: as it was made. Less takes effect as steps end."""
         wanted = self._own_concurrency if concurrency is None else min(concurrency, MAX_CONCURRENCY)
-        if wanted != self._concurrency:
-            self._concurrency = wanted
+        if wanted != self._places.concurrency:
+            self._places.concurrency = wanted
+            self._places.fill()
             self._bell.set()
 
     @property
@@ -602,8 +519,8 @@ class Worker:
         return WorkerInfo(
             id=self.id,
             node_groups=list(self.node_groups),
-            concurrency=self._concurrency,
-            running=len(self._held),
+            concurrency=self._places.concurrency,
+            running=len(self._places),
             ended=self._statistics.ended,
             host=socket.gethostname(),
             pid=os.getpid(),
@@ -614,13 +531,13 @@ class Worker:
         )
 
     def statistics(self) -> WorkerStatistics:
-        self._statistics.running = len(self._held)
-        self._statistics.concurrency = self._concurrency
+        self._statistics.running = len(self._places)
+        self._statistics.concurrency = self._places.concurrency
         return self._statistics
 
     def __repr__(self) -> str:
         state = "stopping" if self._is_stopping else "running" if self._runner else "new"
-        return f"<Worker {self.id} of {', '.join(self.node_groups)}, {len(self._held)} held, {state}>"
+        return f"<Worker {self.id} of {', '.join(self.node_groups)}, {len(self._places)} held, {state}>"
 
 
 async def _endlessly(duty: Callable[[], Coroutine[Any, Any, None]]) -> None:
