@@ -442,12 +442,9 @@ async def test_versions_are_kept_in_memory_and_changes_are_told(
             registry.delete_version(NAME, V1),
         ):
             await change
-            await ps.publish(TOPIC, "done")
-            told = []
+            # Heads of several partitions may tell it several times.
             async with asyncio.timeout(10):
-                while (message := await anext(messages)).data != b"done":
-                    told.append(message.data)
-            assert set(told) == {NAME.encode()}
+                assert (await anext(messages)).data == NAME.encode()
 
     await registry.deploy(ONE)
     first = await registry.load(NAME)

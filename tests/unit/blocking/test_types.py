@@ -173,6 +173,8 @@ penstock\.blocking\._twins\.(ExclusiveConnection\.is_(changed|watching)|Monitor\
 penstock\.blocking\._twins\.Script\.(name|sha1|source)
 penstock\.blocking\._twins\.((Group|Producer|Stream)\.(id|name|stream))
 penstock\.blocking\._twins\.(Channel\.(expire_ms|name)|Subscription\.(channel|subscriber))
+penstock\.blocking\._twins\.(Handle\.(id|is_new|owner)|Schedules\.store)
+penstock\.blocking\._twins\.Transactions\.(archive|looking|registry|schedules|statistics|store|workers)
 # An entry that is left out is an error, at run time as in the stubs.
 penstock\.blocking\._twins\.(Producer|Stream)\.write
 # Abstract at run time, so that nobody forgets _call.
