@@ -233,7 +233,7 @@ def test_srandmember_of_different_members(db, size):
 def test_srandmember_with_repetition(db, size):
     members = numbered(size)
     fill(db, "s", *members)
-    for count in (1, 5, size * 20):
+    for count in (1, 5, size * 100):  # Redis prefers some members, by the buckets of its table
         picked = db.do("SRANDMEMBER", "s", -count)
         assert len(picked) == count
         assert set(picked) <= members
