@@ -6,7 +6,8 @@ STORE ?= ./penstock-data.pen
 PORT ?= 6380
 HTTP_PORT ?= 8080
 PYTEST_ARGS ?=
-# Test processes; most tests wait for servers most of the time.
+# Test processes; most tests wait for servers most of the time. Files are taken in their order: sorted by their number
+# of tests, the few that kill processes for a minute would come last, one after the other.
 JOBS ?= 2
 BENCH_ARGS ?=
 
@@ -28,7 +29,7 @@ run: $(VENV)/.stamp-run ## serve an embedded store to Redis clients and over HTT
 	@exec $(BIN)/penstock serve $(STORE) --port $(PORT) --http-port $(HTTP_PORT)
 
 test: $(VENV)/.stamp-dev ## run all tests (PYTEST_ARGS="-k lists -x")
-	@$(BIN)/python -m pytest -m "not soak" -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not soak" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 check: $(VENV)/.stamp-dev ## lint, formatting, types, import contracts
 	@$(BIN)/ruff check
