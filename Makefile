@@ -13,6 +13,8 @@ BENCH_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
+# What is installed. Names, since a comma inside $(call …) would end its argument.
+RUN := .[archive,gateway]
 DEV := .[archive,gateway,test,check,bench]
 # The build backend is installed first, pinned like the rest, so that no build fetches its own.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
@@ -57,7 +59,7 @@ define install
 endef
 
 $(VENV)/.stamp-run: pyproject.toml constraints.txt
-	$(call install,.[archive,gateway])
+	$(call install,$(RUN))
 	@touch $@
 
 # The development environment serves `make run` too.
