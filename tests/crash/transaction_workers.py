@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import penstock
+from penstock.client.resending import is_outage
 from penstock.errors import PenstockError, StepFailedError
 from penstock.loops import loop_factory
 from penstock.transactions import App, Function, Parallel, Pipeline, Query, Retry, StepContext, Wait
 from penstock.transactions.archive import Archiver, open_archive
 from penstock.transactions.notifying import run_webhooks
-from penstock.transactions.worker.settling import is_outage
 from penstock.webhooks import addresses
 from tests.crash.gateway_clients import Caller
 from tests.crash.stream_workers import StreamLog, read_lines

@@ -28,6 +28,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.client.policies import Remedy, classify_error
+from penstock.client.resending import NOT_NOW
 from penstock.errors import (
     BackpressureError,
     ClosedError,
@@ -62,9 +63,6 @@ _DOWN: Final = (
     ClosedError,
     StoreError,
 )
-
-#: Refusals of a server that have nothing to do with the command.
-_NOT_NOW: Final = frozenset({"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM"})
 
 _AUTH_STATUS: Final = {
     Rejection.MISSING: 401,
@@ -125,7 +123,7 @@ def _auth_refusal(error: AuthRejected) -> Refusal:
 
 
 def _command_refusal(error: CommandError) -> Refusal | None:
-    if error.code in _NOT_NOW or classify_error(str(error)).remedy is not Remedy.RAISE:
+    if error.code in NOT_NOW or classify_error(str(error)).remedy is not Remedy.RAISE:
         return unavailable("the server cannot do it now; try again later")
     if error.code in ("WRONGTYPE", "CORRUPTCLOCK"):
         return Refusal(409, "wrong-type", "something else is stored under this name")

@@ -32,13 +32,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.client.resending import persistently
 from penstock.client.transports.base import Argument
 from penstock.clock import Clock, SystemClock
 from penstock.errors import PenstockError, UsageError
 from penstock.streams.arguments import MAX_OFFSET, Execute, Name, Start
 from penstock.streams.infos import GroupInfo, parse_pending, text
 from penstock.streams.messages import GroupMessage, parse_group_messages
-from penstock.streams.resending import persistently
 from penstock.streams.settling import Settling
 
 log = logging.getLogger("penstock.streams")

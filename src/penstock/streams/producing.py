@@ -28,12 +28,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, overload
 
+from penstock.client.resending import persistently
 from penstock.client.transports.base import Argument
 from penstock.clock import Clock, SystemClock
 from penstock.errors import CommandError
 from penstock.streams.arguments import MISSING, Data, Execute, Missing, Name, named, whole
 from penstock.streams.infos import text
-from penstock.streams.resending import persistently
 from penstock.streams.writing import Batch, backlog_options, batches, fits, pair
 
 PATIENCE_MS: Final = 60_000

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final, TypeAlias
 
+from penstock.client.resending import persistently
 from penstock.streams.arguments import Execute, Name, items
-from penstock.streams.resending import persistently
 
 #: Most messages in one command.
 MAX_BATCH: Final = 5_000

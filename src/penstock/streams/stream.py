@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from functools import partial
 from typing import Any, Final, TypeVar, overload
 
+from penstock.client.resending import persistently
 from penstock.client.transports.base import Argument
 from penstock.errors import CommandError, OutcomeUnknownError
 from penstock.streams import arguments as check
@@ -24,7 +25,6 @@ from penstock.streams.groups import Group
 from penstock.streams.infos import GroupInfo, Policy, StreamInfo, parse_info, text
 from penstock.streams.messages import Message, parse_messages
 from penstock.streams.producing import PATIENCE_MS, Producer
-from penstock.streams.resending import persistently
 from penstock.streams.writing import (
     MAX_BYTES,
     MAX_MESSAGES,
@@ -226,7 +226,7 @@ class Stream:
             name,
             lambda: self._commands.execute(name, *words),
             limit_ms=_READING_MS,
-            causes=(OutcomeUnknownError,),
+            is_cause=lambda error: isinstance(error, OutcomeUnknownError),
         )
 
     # -------------------------------------------------------------------- looking after

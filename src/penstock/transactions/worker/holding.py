@@ -11,10 +11,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from penstock.client.resending import is_outage, persistently
 from penstock.errors import PenstockError, TransactionError
 from penstock.transactions.model import Record, Settlement
 from penstock.transactions.store import TransactionStore
-from penstock.transactions.worker.settling import Settler, is_outage, patiently
+from penstock.transactions.worker.settling import Settler
 
 T = TypeVar("T")
 
@@ -97,7 +98,9 @@ class Held:
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
         """What may be asked twice; while the store is away it is asked again, as writes are written again."""
         try:
-            return await patiently(question, self.settler.patience_s)
+            return await persistently(
+                self.record.id, question, limit_ms=round(self.settler.patience_s * 1_000), is_cause=is_outage
+            )
         except PenstockError as error:
             if not is_outage(error):
                 raise

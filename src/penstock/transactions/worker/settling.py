@@ -11,17 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from penstock.errors import (
-    BackpressureError,
-    ClosedError,
-    CommandError,
-    ConnectionLostError,
-    PenstockError,
-    StoreError,
-)
+from penstock.client.resending import is_outage
+from penstock.errors import ClosedError, PenstockError
 from penstock.transactions.model import Settlement
 from penstock.transactions.store import TransactionStore
 
@@ -103,25 +96,3 @@ class Settler:
         """When everything is written."""
         while self._writer is not None:
             await asyncio.wait([self._writer])
-
-
-async def patiently(call: Callable[[], Awaitable[T]], patience_s: float) -> T:
-    """What a call gives that may be repeated; while the store is away it is, for this long."""
-    now_s = asyncio.get_running_loop().time
-    end_s = now_s() + patience_s
-    pause_s = _FIRST_PAUSE_S
-    while True:
-        try:
-            return await call()
-        except PenstockError as error:
-            if not is_outage(error) or now_s() + pause_s > end_s:
-                raise
-        await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-
-
-def is_outage(error: PenstockError) -> bool:
-    """Whether it may work later."""
-    if isinstance(error, CommandError):
-        return error.code in ("LOADING", "BUSY", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "MASTERDOWN", "OOM")
-    return isinstance(error, BackpressureError | ConnectionLostError | StoreError | TimeoutError)

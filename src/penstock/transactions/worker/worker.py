@@ -40,6 +40,7 @@ import msgspec
 
 from penstock.client.facts import to_bytes
 from penstock.client.pubsub import Message, Subscriber
+from penstock.client.resending import is_outage, persistently
 from penstock.clock import SystemClock
 from penstock.errors import (
     ClosedError,
@@ -61,7 +62,7 @@ from penstock.transactions.worker.http_calls import HttpCaller
 from penstock.transactions.worker.outcomes import printable
 from penstock.transactions.worker.performing import Performer, Pools
 from penstock.transactions.worker.places import Places
-from penstock.transactions.worker.settling import Settler, is_outage, patiently
+from penstock.transactions.worker.settling import Settler
 from penstock.transactions.workers_registry import TOPIC_WISHES, WorkerInfo
 from penstock.version import __version__
 
@@ -73,7 +74,7 @@ MAX_CONCURRENCY: Final = 1_000
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 #: How long a worker that starts waits for a store that is away.
-_PREPARING_S: Final = 60.0
+_PREPARING_MS: Final = 60_000
 _FIRST_PAUSE_MS: Final = 100
 _LONGEST_PAUSE_MS: Final = 5_000
 #: Well within the time after which a worker counts as dead.
@@ -198,8 +199,10 @@ class Worker:
         """Pipelines of the app are what the store runs from now on."""
         for pipeline in self.app.pipelines:
             deploy = partial(self._registry.deploy, pipeline, comment=f"worker {self.id}")
-            await patiently(deploy, _PREPARING_S)
-        partitions = await patiently(self._store.partitions, _PREPARING_S)
+            await persistently("deploying", deploy, limit_ms=_PREPARING_MS, is_cause=is_outage)
+        partitions = await persistently(
+            "starting", self._store.partitions, limit_ms=_PREPARING_MS, is_cause=is_outage
+        )
         self._settlers = {
             place: Settler(self._store, place, patience_s=2 * self._lease_ms / 1_000)
             for place in range(partitions)

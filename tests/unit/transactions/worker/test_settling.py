@@ -9,19 +9,16 @@ from typing import Any
 import pytest
 
 from penstock.errors import (
-    BackpressureError,
     ClosedError,
     CommandError,
-    CommandTimeoutError,
     NotSentError,
     OutcomeUnknownError,
     PenstockError,
     StoreFullError,
-    UsageError,
 )
 from penstock.transactions.model import Settlement
 from penstock.transactions.worker import settling
-from penstock.transactions.worker.settling import Settler, is_outage, patiently
+from penstock.transactions.worker.settling import Settler
 
 Answer = Callable[[list[Settlement]], list[str]]
 
@@ -123,31 +120,3 @@ async def test_one_that_cannot_be_written_stops_no_other(error: Exception) -> No
     assert answers[1].startswith(f"error {type(error).__name__}: ")
     assert store.batches == [["a", "bad", "b"], ["a"], ["bad"], ["b"]]
     assert await writer.put(one("later")) == "ok"
-
-
-async def test_patience() -> None:
-    failures: list[PenstockError] = [NotSentError(""), CommandTimeoutError("")]
-
-    async def call() -> int:
-        if failures:
-            raise failures.pop()
-        return 7
-
-    assert await patiently(call, 10.0) == 7
-    failures[:] = [UsageError("not an outage")]
-    with pytest.raises(UsageError):
-        await patiently(call, 10.0)
-    failures[:] = [NotSentError("")] * 1_000
-    with pytest.raises(NotSentError):
-        await patiently(call, 0.01)
-
-
-def test_what_counts_as_an_outage() -> None:
-    may_work_later = [
-        NotSentError(""), OutcomeUnknownError(""), BackpressureError(""), StoreFullError(""),
-        CommandTimeoutError(""), CommandError("CLUSTERDOWN x"), CommandError("READONLY x"),
-        CommandError("OOM x"),
-    ]  # fmt: skip
-    assert all(is_outage(error) for error in may_work_later)
-    for error in (UsageError(""), ClosedError(""), CommandError("ERR x"), CommandError("WRONGTYPE x")):
-        assert not is_outage(error)
