@@ -21,9 +21,10 @@ from penstock.errors import (
     UsageError,
 )
 from penstock.testing.servers import RealCluster, start_cluster
+from penstock.transactions.keys import TOPIC_PIPELINES
 from penstock.transactions.pipelines import Delay, Pipeline, PipelineRegistry, version_of
 from penstock.transactions.pipelines import registry as registry_module
-from penstock.transactions.pipelines.registry import NAMES_KEY, TOPIC, head_key, home_key
+from penstock.transactions.pipelines.registry import NAMES_KEY, head_key, home_key
 
 PARTITIONS = 3
 ONE = Pipeline(
@@ -262,10 +263,10 @@ async def test_deploying_what_is_active_writes_nothing(
     assert await registry.deploy(ONE, "first") == V1
     before = await everything(ps)
     async with ps.pubsub() as subscriber:
-        await subscriber.subscribe(TOPIC)
+        await subscriber.subscribe(TOPIC_PIPELINES)
         assert await registry_of(ps).deploy(ONE, "again") == V1
         await registry.repair()
-        await ps.publish(TOPIC, "the end")
+        await ps.publish(TOPIC_PIPELINES, "the end")
         assert (await anext(aiter(subscriber))).data == b"the end"
     assert await everything(ps) == before
 
@@ -430,7 +431,7 @@ async def test_versions_are_kept_in_memory_and_changes_are_told(
     ps: penstock.Penstock, registry: PipelineRegistry
 ) -> None:
     async with ps.pubsub() as subscriber:
-        await subscriber.subscribe(TOPIC)
+        await subscriber.subscribe(TOPIC_PIPELINES)
         messages = aiter(subscriber)
         for change in (
             registry.save_draft(ONE),

@@ -36,6 +36,8 @@ TOPIC_WORKER: Final = "tx.worker."
 TOPIC_EVENTS: Final = "tx.events."
 TOPIC_WEBHOOKS: Final = "tx.webhooks"
 TOPIC_PIPELINES: Final = "tx.pipelines"
+#: Says the name of each group whose wish has changed (workers_registry.py).
+TOPIC_WISHES: Final = "tx.wishes"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.@:/+-]{1,128}")
 _ID: Final = re.compile(r"tx-(\d{1,4})-[0-9a-f]{31}((?:\.\d{1,10}\.\d{1,10})*)")
@@ -74,8 +76,13 @@ def home_of(owner: str, external_id: str, partitions: int) -> int:
     return key_slot(f"{owner} {external_id}".encode()) % partitions
 
 
+def is_name(text: str) -> bool:
+    """Whether it may name a pipeline, a node group, an owner, a step, a switch."""
+    return _NAME.fullmatch(text) is not None
+
+
 def check_name(what: str, value: object) -> str:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
+    if not isinstance(value, str) or not is_name(value):
         raise UsageError(f"{what} must be 1 to 128 letters, digits or any of _ . @ : / + -, not {value!r}")
     return value
 

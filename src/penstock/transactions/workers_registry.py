@@ -18,8 +18,6 @@ from penstock.client.client import Client
 from penstock.errors import BackpressureError, UsageError
 from penstock.transactions import keys
 
-#: Who listens hears the name of each group whose wish has changed.
-TOPIC_WISHES: Final = "tx.wishes"
 #: How long a worker counts as alive after it has said so.
 TTL_MS: Final = 30_000
 MAX_WORKERS: Final = 10_000

@@ -14,9 +14,9 @@ Each knows those above it. Nothing here knows transactions or who runs them.
 """
 
 from penstock.transactions.pipelines.codec import decode, dump, parse, version_of
-from penstock.transactions.pipelines.definition import DEFAULT_PRIORITY, Pipeline, steps_at, walk
+from penstock.transactions.pipelines.definition import Pipeline, steps_at, walk
 from penstock.transactions.pipelines.patterns import Pattern, PatternError, compile_pattern
-from penstock.transactions.pipelines.registry import TOPIC, PipelineInfo, PipelineRegistry, VersionInfo
+from penstock.transactions.pipelines.registry import PipelineInfo, PipelineRegistry, VersionInfo
 from penstock.transactions.pipelines.retry import NO_RETRY, Retry
 from penstock.transactions.pipelines.steps import (
     AnyStep,
@@ -35,14 +35,11 @@ from penstock.transactions.pipelines.steps import (
     Step,
     Steps,
     Wait,
-    is_name,
 )
 from penstock.transactions.pipelines.validation import problems_of
 
 __all__ = [
-    "DEFAULT_PRIORITY",
     "NO_RETRY",
-    "TOPIC",
     "AnyStep",
     "CheckFields",
     "Child",
@@ -69,7 +66,6 @@ __all__ = [
     "compile_pattern",
     "decode",
     "dump",
-    "is_name",
     "parse",
     "problems_of",
     "steps_at",

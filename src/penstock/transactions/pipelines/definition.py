@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from penstock.errors import DefinitionError, UsageError
+from penstock.transactions.keys import is_name
 from penstock.transactions.pipelines.retry import NO_RETRY, Retry
 from penstock.transactions.pipelines.steps import (
     AnyStep,
@@ -22,11 +23,8 @@ from penstock.transactions.pipelines.steps import (
     Parallel,
     Steps,
     as_steps,
-    is_name,
 )
 
-#: Of a pipeline that names none.
-DEFAULT_PRIORITY: Final = 5
 #: Leaves room for a number behind a name.
 _MAX_STEM: Final = 120
 

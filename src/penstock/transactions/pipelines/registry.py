@@ -29,13 +29,12 @@ import msgspec
 
 from penstock.client.client import Client
 from penstock.errors import DefinitionError, UnknownPipelineError, UsageError
+from penstock.transactions.keys import check_name, prefix_of
+from penstock.transactions.model import DEFAULT_PRIORITY
 from penstock.transactions.pipelines.codec import decode, dump, parse, version_of, version_of_text
-from penstock.transactions.pipelines.definition import DEFAULT_PRIORITY, Pipeline
-from penstock.transactions.pipelines.steps import is_name
+from penstock.transactions.pipelines.definition import Pipeline
 from penstock.transactions.pipelines.validation import MAX_NOTE_LENGTH
 
-#: Who listens hears the name of each pipeline that changed.
-TOPIC: Final = "tx.pipelines"
 NAMES_KEY: Final = "{pipelines}.names"
 #: Of one pipeline.
 MAX_VERSIONS: Final = 1_000
@@ -107,7 +106,7 @@ def home_key(name: str) -> str:
 
 
 def head_key(partition: int, name: str) -> str:
-    return f"{{p{partition}}}.pipelineH:{name}"
+    return f"{prefix_of(partition)}pipelineH:{name}"
 
 
 class PipelineRegistry:
@@ -161,12 +160,12 @@ class PipelineRegistry:
         return self._cache.get((name, version))
 
     def forget(self, name: str) -> None:
-        """Read its versions again when they are next asked for; for whoever listens to TOPIC."""
+        """Read its versions again when they are next asked for; for whoever hears of a change."""
         for key in [key for key in self._cache if key[0] == name]:
             del self._cache[key]
 
     async def _active(self, name: str) -> str:
-        found = await self._client.hget(home_key(_checked_name(name)), "active")
+        found = await self._client.hget(home_key(check_name("name", name)), "active")
         if found is None:
             if await self._client.sismember(NAMES_KEY, name):
                 raise UnknownPipelineError(f"pipeline {name!r} has no active version, activate one")
@@ -176,7 +175,7 @@ class PipelineRegistry:
     async def _text(self, name: str, version: str) -> bytes:
         """The canonical JSON of a version, or of the draft."""
         field = version if version == DRAFT else f"v:{version}"
-        found = await self._client.hget(home_key(_checked_name(name)), field)
+        found = await self._client.hget(home_key(check_name("name", name)), field)
         if found is None:
             is_known = await self._client.sismember(NAMES_KEY, name)
             raise _unknown(name, version) if is_known else _unknown(name)
@@ -202,7 +201,7 @@ class PipelineRegistry:
     async def commit(self, name: str, comment: str = "", by: str = "") -> str:
         """Make the draft a version, which is not active yet. The same content is the same version."""
         for _ in range(_COMMIT_ATTEMPTS):
-            text = await self._client.hget(home_key(_checked_name(name)), DRAFT)
+            text = await self._client.hget(home_key(check_name("name", name)), DRAFT)
             if text is None:
                 raise UsageError(f"pipeline {name!r} has no draft to commit, save one or clone a version")
             # Saved under the rules of another release, perhaps.
@@ -366,16 +365,8 @@ class PipelineRegistry:
         return f"<PipelineRegistry of {self._client!r}, {len(self._cache)} cached>"
 
 
-def _checked_name(name: str) -> str:
-    if not is_name(name):
-        raise UsageError(
-            f"name must be 1 to 128 of the characters A-Z a-z 0-9 _ . @ : / + -, not {name!r:.150}"
-        )
-    return name
-
-
 def _keys(name: str) -> tuple[str, str]:
-    return home_key(_checked_name(name)), NAMES_KEY
+    return home_key(check_name("name", name)), NAMES_KEY
 
 
 def _unknown(name: str, version: str | None = None) -> UnknownPipelineError:

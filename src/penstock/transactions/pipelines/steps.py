@@ -12,21 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
 from penstock.errors import DefinitionError
 from penstock.transactions.pipelines.retry import Retry
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_.@:/+-]{1,128}")
-
 OnFailure = Literal["fast", "wait"]
-
-
-def is_name(text: str) -> bool:
-    """Whether it may name a pipeline, a node group, a step, a switch."""
-    return _NAME.fullmatch(text) is not None
 
 
 def _tag_of(class_name: str) -> str:

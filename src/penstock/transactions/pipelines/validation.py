@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from penstock.errors import ConfigError
+from penstock.transactions.keys import is_name
 from penstock.transactions.pipelines.definition import Pipeline, walk
 from penstock.transactions.pipelines.patterns import PatternError, compile_pattern
 from penstock.transactions.pipelines.retry import Retry
@@ -30,7 +31,6 @@ from penstock.transactions.pipelines.steps import (
     Parallel,
     Router,
     Wait,
-    is_name,
 )
 from penstock.webhooks.addresses import check_url
 from penstock.webhooks.endpoints import ANY_ADDRESS

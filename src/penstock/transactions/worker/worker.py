@@ -63,7 +63,7 @@ from penstock.transactions.worker.outcomes import printable
 from penstock.transactions.worker.performing import Performer, Pools
 from penstock.transactions.worker.places import Places
 from penstock.transactions.worker.settling import Settler
-from penstock.transactions.workers_registry import TOPIC_WISHES, WorkerInfo
+from penstock.transactions.workers_registry import WorkerInfo
 from penstock.version import __version__
 
 _LOG = logging.getLogger(__name__)
@@ -407,7 +407,7 @@ class Worker:
                     keys.TOPIC_AGENDA,
                     keys.TOPIC_PIPELINES,
                     keys.TOPIC_WORKER + self.id,
-                    TOPIC_WISHES,
+                    keys.TOPIC_WISHES,
                 )
                 break
             except ClosedError:
@@ -431,7 +431,7 @@ class Worker:
             self._registry.forget(word)
         elif topic == keys.TOPIC_WORKER + self.id:
             self._interrupt(word)
-        elif topic == TOPIC_WISHES:
+        elif topic == keys.TOPIC_WISHES:
             self._beat_now.set()
         else:
             place = self._partitions.get(word)
