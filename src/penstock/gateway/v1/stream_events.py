@@ -10,41 +10,25 @@ before they could be sent are told as a ``gap``.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from penstock.errors import PenstockError
-from penstock.gateway.failures import refusal_of
 from penstock.gateway.http.responses import Refusal
 from penstock.gateway.services import Services
 from penstock.gateway.v1 import events
-from penstock.gateway.v1.feeds import CREDENTIAL_S, FeedEnded
+from penstock.gateway.v1.feeds import FeedEnded
+from penstock.gateway.v1.following import Follower, Terms, stopping
 from penstock.gateway.v1.staying import Shutdown, place
 from penstock.gateway.v1.stream_reading import Page, StreamReader, unless_stopping
 from penstock.gateway.v1.stream_requests import refusals
 
-_LOG = logging.getLogger("penstock.gateway")
-_FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 2.0
-
 _encode: Final = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How a follower is treated."""
-
-    ends_s: float
-    heartbeat_ms: int = events.HEARTBEAT_MS
-    credential_s: float = CREDENTIAL_S
-
-
-class StreamFollower:
+class StreamFollower(Follower):
     """One follower of one stream."""
 
     def __init__(
@@ -55,14 +39,9 @@ class StreamFollower:
         show_credential: Callable[[], Awaitable[object]],
         terms: Terms,
     ) -> None:
-        self._services = services
+        super().__init__(services, show_credential, terms, "a stream")
         self._shutdown = shutdown
         self._reader = reader
-        self._show_credential = show_credential
-        self._terms = terms
-        self._pause_s = _FIRST_PAUSE_S
-        self._now_s = asyncio.get_running_loop().time
-        self._asked_s = self._now_s()
 
     async def events(self, start: int, page: Page) -> AsyncIterator[bytes]:
         """``page`` was read from ``start`` on, before the first byte left."""
@@ -75,7 +54,7 @@ class StreamFollower:
                         yield chunk
                         self._services.metrics.delivered(len(page.messages))
                     start = page.next
-                    left_ms = int((self._terms.ends_s - self._now_s()) * 1_000)
+                    left_ms = int(self.left_s() * 1_000)
                     if left_ms <= 0:
                         return
                     page = await self._following(page, min(left_ms, self._terms.heartbeat_ms))
@@ -87,37 +66,20 @@ class StreamFollower:
     async def _following(self, page: Page, wait_ms: int) -> Page:
         """The next messages; none when time is up, or when the store was away."""
         try:
-            if self._now_s() - self._asked_s >= self._terms.credential_s:
-                await self._show_credential()
-                self._asked_s = self._now_s()
+            await self.check_credential()
             with refusals():
                 found = await unless_stopping(
                     self._shutdown, lambda: self._reader.waited_page(page.next, wait_ms)
                 )
             if found is None:
-                raise FeedEnded("shutdown", "the gateway stops; come again")
+                raise stopping()
         except (PenstockError, Refusal) as error:
-            await self._survive(error)
+            await self.survive(error)
             return Page(page.first, page.last, [], page.next)
-        self._pause_s = _FIRST_PAUSE_S
+        self.note_success()
         if found.last < page.last:
             raise FeedEnded("stream-removed", "the stream was deleted; offsets begin anew")
         return found
-
-    async def _survive(self, error: PenstockError | Refusal) -> None:
-        """Wait for better times if they may come."""
-        refusal = error if isinstance(error, Refusal) else refusal_of(error)
-        if refusal is None:
-            _LOG.error("a follower of a stream met an error", exc_info=error)
-            raise FeedEnded("failed", "something went wrong here; it was logged") from None
-        if refusal.status in (401, 403):
-            raise FeedEnded("unauthorized", refusal.detail) from None
-        if refusal.status != 503:
-            raise FeedEnded(refusal.code, refusal.detail) from None
-        if self._services.life.is_stopping:
-            raise FeedEnded("shutdown", "the gateway stops; come again") from None
-        await asyncio.sleep(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
 
 def _spelt(start: int, page: Page) -> bytes:

@@ -35,6 +35,7 @@ from penstock.gateway.v1 import stream_documents as documents
 from penstock.gateway.v1.bodies import read_optional_json
 from penstock.gateway.v1.channel_requests import next_link, refuse_other_sites
 from penstock.gateway.v1.feeds import CREDENTIAL_S
+from penstock.gateway.v1.following import Terms
 from penstock.gateway.v1.listing import list_names, may_read, refuse_strangers
 from penstock.gateway.v1.problems import answer, refuse
 from penstock.gateway.v1.reading import (
@@ -46,7 +47,7 @@ from penstock.gateway.v1.reading import (
 )
 from penstock.gateway.v1.staying import Shutdown, check_room
 from penstock.gateway.v1.stream_appending import expected_last_of, pairs_of, producer_of
-from penstock.gateway.v1.stream_events import StreamFollower, Terms
+from penstock.gateway.v1.stream_events import StreamFollower
 from penstock.gateway.v1.stream_reading import Page, StreamReader, unless_stopping
 from penstock.gateway.v1.stream_requests import (
     admit,

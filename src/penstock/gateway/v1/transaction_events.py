@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
@@ -25,7 +24,6 @@ import msgspec
 
 from penstock.errors import PenstockError, TransactionNotFoundError
 from penstock.gateway.auth.decisions import Action
-from penstock.gateway.failures import refusal_of
 from penstock.gateway.http.requests import Request
 from penstock.gateway.http.responses import Refusal, Response, Streaming
 from penstock.gateway.http.routing import Answer, Route
@@ -33,17 +31,14 @@ from penstock.gateway.services import Services
 from penstock.gateway.v1 import events
 from penstock.gateway.v1 import transaction_documents as documents
 from penstock.gateway.v1.feeds import CREDENTIAL_S, FeedEnded
+from penstock.gateway.v1.following import Follower, Terms, stopping
 from penstock.gateway.v1.problems import refuse
 from penstock.gateway.v1.staying import check_room, place
-from penstock.gateway.v1.stream_events import Terms
 from penstock.gateway.v1.streams import duration_ms_of
 from penstock.gateway.v1.transaction_requests import admit, seen_by, service_of, transaction_of
 from penstock.gateway.v1.transactions import TRANSACTION
 from penstock.transactions.model import Transaction
 
-_LOG = logging.getLogger("penstock.gateway")
-_FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 2.0
 _ID_DIGITS: Final = 16
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -89,7 +84,7 @@ class TransactionEventRoutes:
         return Streaming(follower.events(known), events.HEADERS)
 
 
-class TransactionFollower:
+class TransactionFollower(Follower):
     """One follower of one transaction."""
 
     def __init__(
@@ -99,13 +94,8 @@ class TransactionFollower:
         show_credential: Callable[[], Awaitable[object]],
         terms: Terms,
     ) -> None:
-        self._services = services
+        super().__init__(services, show_credential, terms, "a transaction")
         self._changes = changes
-        self._show_credential = show_credential
-        self._terms = terms
-        self._pause_s = _FIRST_PAUSE_S
-        self._now_s = asyncio.get_running_loop().time
-        self._asked_s = self._now_s()
         self._last: Transaction | None = None
 
     async def events(self, known: str | None) -> AsyncIterator[bytes]:
@@ -119,7 +109,7 @@ class TransactionFollower:
                             async for chunk in chunks:
                                 yield chunk
                     except (PenstockError, Refusal) as error:
-                        await self._survive(error)
+                        await self.survive(error)
                         yield events.HEARTBEAT
             except FeedEnded as end:
                 yield events.end(end.reason, end.detail)
@@ -128,18 +118,16 @@ class TransactionFollower:
         """Events until something ends them; raises FeedEnded, or what the store does."""
         async with _followed(self._changes()) as take:
             while True:
-                left_s = self._terms.ends_s - self._now_s()
+                left_s = self.left_s()
                 if left_s <= 0:
                     raise FeedEnded("time-over", "the time that was asked for is over; come again")
-                if self._now_s() - self._asked_s >= self._terms.credential_s:
-                    await self._show_credential()
-                    self._asked_s = self._now_s()
+                await self.check_credential()
                 pause_s = min(left_s, self._terms.heartbeat_ms / 1_000, self._terms.credential_s)
                 found = await take(pause_s)
                 if found is None:
                     yield events.HEARTBEAT
                     continue
-                self._pause_s = _FIRST_PAUSE_S
+                self.note_success()
                 chunk = b"" if _mark(found) == known else self._spelt(found)
                 self._last, known = found, None
                 if chunk:
@@ -158,22 +146,10 @@ class TransactionFollower:
             chunks.append(events.event("state", _encode(_shown(found)), mark))
         return b"".join(chunks)
 
-    async def _survive(self, error: PenstockError | Refusal) -> None:
-        """Wait for better times if they may come."""
+    async def survive(self, error: PenstockError | Refusal) -> None:
         if isinstance(error, TransactionNotFoundError):
             raise FeedEnded("transaction-removed", str(error)) from None
-        refusal = error if isinstance(error, Refusal) else refusal_of(error)
-        if refusal is None:
-            _LOG.error("a follower of a transaction met an error", exc_info=error)
-            raise FeedEnded("failed", "something went wrong here; it was logged") from None
-        if refusal.status in (401, 403):
-            raise FeedEnded("unauthorized", refusal.detail) from None
-        if refusal.status != 503:
-            raise FeedEnded(refusal.code, refusal.detail) from None
-        if self._services.life.is_stopping:
-            raise _stopping() from None
-        await asyncio.sleep(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        await super().survive(error)
 
 
 @asynccontextmanager
@@ -212,11 +188,7 @@ async def _next(changes: AsyncIterator[Transaction]) -> Transaction:
         return await anext(changes)
     except StopAsyncIteration:
         # It ends by itself only when it was released.
-        raise _stopping() from None
-
-
-def _stopping() -> FeedEnded:
-    return FeedEnded("shutdown", "the gateway stops; come again")
+        raise stopping() from None
 
 
 def _shown(found: Transaction, **changes: Any) -> Transaction:
