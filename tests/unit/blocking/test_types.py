@@ -8,6 +8,8 @@ used, so that only the programs themselves take time.
 from __future__ import annotations
 
 import inspect
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -182,6 +184,14 @@ penstock\.blocking\._twins\.(Batch|ExclusiveConnection|Pipeline|Transaction|Usin
 penstock\.blocking\._commands\.BlockingCommands
 penstock\.client\._batch_commands\.BatchCommands
 """
+
+
+@pytest.fixture(autouse=True)
+def recursion_limit() -> Iterator[None]:
+    """mypy raises it for the whole process, and tests of deep nesting count on Python's own."""
+    limit = sys.getrecursionlimit()
+    yield
+    sys.setrecursionlimit(limit)
 
 
 @pytest.mark.parametrize("program", [SYNCHRONOUS, ASYNCHRONOUS], ids=["blocking", "asyncio"])
