@@ -209,6 +209,7 @@ async def test_wake_ups_that_are_lost(room: Channel, store: ChannelStore, other:
     for number in range(5):
         polls = [asyncio.create_task(each.fetch(timeout_ms=LONG_MS)) for each in subscriptions]
         await until(lambda: store.waiting == 10)
+        await until(lambda: other.execute("CLIENT", "LIST", "TYPE", "pubsub"))
         unheard = other.transaction()  # nobody is told of the message
         unheard.execute("CLIENT", "KILL", "TYPE", "pubsub")
         unheard.execute("SET", "c.{room}.clock", number + 1)
