@@ -68,6 +68,8 @@ class StreamModel:
         self.node_messages = 1000
         #: where the part begins that compaction never touches
         self.open_from = 1
+        #: tag → the newest of its messages that was dropped
+        self.dropped: dict[bytes, int] = {}
         #: producer → number of the first message → (count, last offset)
         self.calls: dict[bytes, dict[int, tuple[int, int]]] = {}
 
@@ -90,6 +92,17 @@ class StreamModel:
             del self.log[offset]
         self.first = max(self.first, min(upto, self.last) + 1)
         self.open_from = max(self.open_from, self.first)
+        return len(gone)
+
+    def drop(self, ranges: list[tuple[int, int]]) -> int:
+        """What is pending stays. What is open is closed if something of it is meant to go."""
+        meant = {offset for offset in self.log if any(low <= offset <= high for low, high in ranges)}
+        if max((0, *meant)) >= self.open_from:
+            self.open_from = self.last + 1
+        gone = meant - self._pending()
+        for offset in sorted(gone):
+            tag = self.log.pop(offset).tag
+            self.dropped[tag] = max(self.dropped.get(tag, 0), offset)
         return len(gone)
 
     def upto_to_keep(self, count: int) -> int:
@@ -125,10 +138,13 @@ class StreamModel:
         return superseded | (over - pending)
 
     def must_compact(self) -> set[int]:
-        """What TCOMPACT must remove where nothing is too young."""
+        """What TCOMPACT must remove where nothing is too young.
+
+        What was pending when a message superseded it, which was dropped since, may stay until the next one.
+        """
         closed = self._closed()
-        newest = {message.tag: offset for offset, message in closed.items()}
-        return {o for o, m in closed.items() if m.tag and newest[m.tag] > o} - self._pending()
+        newest = {m.tag: o for o, m in closed.items() if o > self.dropped.get(m.tag, 0)}
+        return {o for o, m in closed.items() if m.tag and newest.get(m.tag, 0) > o} - self._pending()
 
     def _closed(self) -> dict[int, Written]:
         return {offset: message for offset, message in self.log.items() if offset < self.open_from}

@@ -63,7 +63,8 @@ class Both:
 
     def step(self) -> None:
         usual: list[Callable[[], None]] = [self.write, self.read, self.read_group, self.settle]
-        rare = [self.evict, self.wait, self.compact, self.set_policy, self.set_group, self.produce, self.tick]
+        rare = [self.evict, self.wait, self.compact, self.set_policy, self.set_group, self.produce, self.tick,
+                self.drop]  # fmt: skip
         self.chance.choice(usual if self.chance.random() < 0.7 else rare)()
         if self.chance.random() < 0.01:
             self.reopen()
@@ -238,6 +239,15 @@ class Both:
             assert first <= limit
             assert is_allowed(len(model.log) - len(gone), gone), (first, gone)
             model.evict(first - 1)
+
+    def drop(self) -> None:
+        chance, model = self.chance, self.model
+        ranges = []
+        for _ in range(chance.choice([1, 1, 4])):
+            start = chance.randint(max(model.first - 3, 0), model.last + 2)
+            ranges.append((start, start + chance.choice([0, 0, 0, 1, 12])))
+        items = [f"{start}-{end}" if end > start else start for start, end in ranges]
+        assert self.do("TDROP", "k", *items) == model.drop(ranges), items
 
     # -------------------------------------------------------------------- policies
 

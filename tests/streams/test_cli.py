@@ -72,6 +72,17 @@ def test_looking_after(run: Shell, where: str) -> None:
     assert run("compact", where, "orders") == "0\n"
 
 
+def test_dropping(run: Shell, where: str) -> None:
+    run("write", where, "orders", *"123456")
+    assert run("drop", where, "orders", "2", "4-5", "99") == "3\n"
+    assert json.loads(run("drop", where, "orders", "--json", "1-2")) == {"removed": 1}
+    assert run("read", where, "orders", "--raw") == "3\n6\n"
+    assert "must be a whole number" in run.failure("drop", where, "orders", "3", "x", status=2)
+    assert "must be a whole number" in run.failure("drop", where, "orders", "3", "6-", status=2)
+    assert "must not run backwards" in run.failure("drop", where, "orders", "3", "6-5")
+    assert run("read", where, "orders", "--raw") == "3\n6\n"
+
+
 def follow(*words: str, **more: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*COMMAND, "follow", *words], stdout=subprocess.PIPE, **more)
 

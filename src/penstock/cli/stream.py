@@ -46,6 +46,7 @@ examples:
   penstock stream follow ./shop.pen orders
   penstock stream groups ./shop.pen orders
   penstock stream evict ./shop.pen orders --older-than-ms 86400000 --acked
+  penstock stream drop ./shop.pen orders 17 100-120
 
 WHERE is the directory of a store, or redis://, rediss://, redis-cluster://, redis-sentinel://, unix://.
 """
@@ -68,6 +69,7 @@ def add_arguments(groups: _SubParsersAction[argparse.ArgumentParser]) -> None:
     _add_action(actions, "groups", _groups, "show the groups and how far they are")
     _add_action(actions, "info", _info, "show offsets, sizes and times")
     _add_evict(_add_action(actions, "evict", _evict, "remove old messages"))
+    _add_drop(_add_action(actions, "drop", _drop, "remove messages by their offsets"))
     _add_action(actions, "compact", _compact, "keep only the newest message of each tag")
 
 
@@ -123,6 +125,15 @@ def _add_evict(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--keep", type=_whole, metavar="N", help="remove all but the newest N")
     what.add_argument("--older-than-ms", type=_whole, metavar="MS", help="remove what is older than this")
     parser.add_argument("--acked", action="store_true", help="spare what some group still needs")
+
+
+def _add_drop(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("items", metavar="ITEM", nargs="+", type=_item, help="an offset, or FIRST-LAST")
+
+
+def _item(text: str) -> tuple[int, int]:
+    first, dash, last = text.partition("-")
+    return _whole(first), _whole(last if dash else first)
 
 
 def _whole(text: str) -> int:
@@ -258,6 +269,11 @@ def _evict(bench: _Bench) -> None:
     )
     count = bench.run(work)
     _show(arguments, {"removed": count}, f"{count}")
+
+
+def _drop(bench: _Bench) -> None:
+    count = bench.run(bench.stream.drop(*bench.arguments.items))
+    _show(bench.arguments, {"removed": count}, f"{count}")
 
 
 def _compact(bench: _Bench) -> None:

@@ -7,6 +7,7 @@
 ``consuming``       what is read ahead, renewed, given back; ``running`` handlers
 ``settling``        acknowledgements of one tick in one command
 ``producing``       :class:`Producer`: exactly-once writing
+``scanning``        :class:`Columns`: messages as columns, for analysis
 ``messages``        messages as values; ``infos`` everything else that is answered
 ``arguments``       what is judged before it is sent; ``writing`` cuts writes into commands
 ``commands``        :class:`StreamCommands`: the T* commands where the server has them, else as
@@ -27,23 +28,28 @@ from penstock.streams.infos import (
     PendingMessage,
     PendingSummary,
     Policy,
+    ProducerInfo,
     StreamInfo,
 )
 from penstock.streams.messages import GroupMessage, Message
 from penstock.streams.producing import Producer
+from penstock.streams.scanning import Columns, Page
 from penstock.streams.stream import Stream
 
 __all__ = [
+    "Columns",
     "Consumer",
     "ConsumerInfo",
     "Group",
     "GroupInfo",
     "GroupMessage",
     "Message",
+    "Page",
     "PendingMessage",
     "PendingSummary",
     "Policy",
     "Producer",
+    "ProducerInfo",
     "Stream",
     "StreamCommands",
     "StreamInfo",

@@ -15,6 +15,8 @@ from penstock.client.transports.base import Argument
 Data: TypeAlias = bytes | str | bytearray | memoryview
 #: The name of a stream, a group, a consumer or a producer.
 Name: TypeAlias = bytes | str
+#: An offset, or the first and the last of several.
+Item: TypeAlias = int | tuple[int, int]
 #: Where a group begins: an offset (0: the first message there is) or "$": after the last one.
 Start: TypeAlias = int | Literal["$"]
 
@@ -117,21 +119,39 @@ def exactly_one(**given: object) -> None:
         raise ValueError(f"give exactly one of {', '.join(given)}, not {' and '.join(names) or 'none'}")
 
 
+def span(name: str, item: Item) -> tuple[int, int]:
+    """The first and the last offset of an item."""
+    if not isinstance(item, tuple):
+        return offset(name, item), item
+    if len(item) != 2:
+        raise TypeError(f"{name} must be offsets, or pairs of a first and a last one, not {item!r:.60}")
+    first, last = offset(name, item[0]), offset(name, item[1])
+    if last < first:
+        raise ValueError(f"{name} must not run backwards, as from {first} to {last}")
+    return first, last
+
+
+def item_word(first: int, last: int) -> str:
+    """An item as TACK and its kin take it."""
+    return str(first) if first == last else f"{first}-{last}"
+
+
 def items(offsets: Iterable[int]) -> list[str]:
-    """Offsets as TACK and its kin take them: neighbours as one range, so that a thousand are few words."""
+    """Offsets as words: neighbours as one range, so that a thousand are few words."""
+    return ranges((one, one) for one in offsets)
+
+
+def ranges(spans: Iterable[tuple[int, int]]) -> list[str]:
+    """The same of firsts and lasts; those that overlap or touch are one."""
     words: list[str] = []
     first = last = -1
-    for one in sorted(offsets):
-        if one == last + 1 and first >= 0:
-            last = one
-        elif one != last:
-            if first >= 0:
-                words.append(_item(first, last))
-            first = last = one
+    for low, high in sorted(spans):
+        if first >= 0 and low <= last + 1:
+            last = max(last, high)
+            continue
+        if first >= 0:
+            words.append(item_word(first, last))
+        first, last = low, high
     if first >= 0:
-        words.append(_item(first, last))
+        words.append(item_word(first, last))
     return words
-
-
-def _item(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"

@@ -36,6 +36,7 @@ from penstock.client.scripts import ScriptLibrary
 from penstock.errors import CommandError, CommandTimeoutError
 from penstock.protocol import catalogue
 from penstock.streams.keys import stream_keys
+from penstock.streams.scanning import scan_by_reading
 
 if TYPE_CHECKING:
     from penstock.client.client import Client
@@ -100,6 +101,8 @@ class StreamCommands:
         match name:
             case b"TREAD":
                 return await self._read(key, arguments)
+            case b"TSCAN":
+                return await scan_by_reading(self._read, key, arguments)
             case b"TACK" | b"TNACK" | b"TRENEW" | b"TDEAD" | b"TPENDING":
                 return await self._run_for_group(name, key, arguments[0], arguments)
             case b"TCOMPACT":
@@ -260,7 +263,7 @@ def _shaped(name: bytes, reply: Reply) -> Reply:
     """Maps as dictionaries, however they travelled."""
     if name == b"TPOLICY":
         return _dictionary(reply)
-    if name != b"TINFO":
+    if name != b"TINFO" or reply is None:
         return reply
     if isinstance(reply, list) and all(isinstance(item, list | Mapping) for item in reply):
         return [_dictionary(item) for item in reply]

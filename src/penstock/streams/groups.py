@@ -16,12 +16,12 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from penstock.client.transports.base import Argument
 from penstock.errors import CommandError
 from penstock.streams import arguments as check
-from penstock.streams.arguments import MAX_OFFSET, Execute, Name, Start
+from penstock.streams.arguments import MAX_OFFSET, Execute, Item, Name, Start
 from penstock.streams.consumer import Consumer
 from penstock.streams.consuming import Consumption, Terms
 from penstock.streams.infos import (
@@ -41,9 +41,6 @@ from penstock.streams.settling import Settling
 BACKOFF_MS: Final = (1_000, 5_000, 30_000)
 RETRY_MS: Final = 30_000
 PREFETCH: Final = 100
-
-#: An offset, or the first and the last of several.
-Item: TypeAlias = int | tuple[int, int]
 
 
 class Group:
@@ -167,7 +164,7 @@ class Group:
     async def _settle(self, command: str, offsets: tuple[Item, ...], *parameters: Argument) -> int:
         if not offsets:
             raise ValueError("offsets must not be empty")
-        words = [_item(item) for item in offsets]
+        words = [check.item_word(*check.span("offsets", item)) for item in offsets]
         return int(await self._execute(command, self.stream, self.name, *parameters, *words))
 
     # ----------------------------------------------------------------------- consuming
@@ -296,13 +293,3 @@ def _terms(
 def _made_up_name() -> str:
     """Tells an operator where the reader runs; never the same twice."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-
-
-def _item(item: Item) -> str:
-    if isinstance(item, tuple):
-        first, last = item
-        check.offset("offsets", first)
-        if check.offset("offsets", last) < first:
-            raise ValueError(f"offsets must not run backwards, as from {first} to {last}")
-        return f"{first}-{last}"
-    return str(check.offset("offsets", item))

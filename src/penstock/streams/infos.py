@@ -37,6 +37,19 @@ class StreamInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ProducerInfo:
+    """A producer: how far it is."""
+
+    #: the number of its last message, in its own count, and the offset of that
+    sequence: int = 0
+    last: int = 0
+    #: whether it is remembered for as long as the stream lives
+    kept: bool = False
+    #: since it wrote
+    idle_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class GroupInfo:
     """A group: how far it is, what it has counted, its options."""
 

@@ -17,14 +17,16 @@ from typing import Any, Final, TypeVar, overload
 
 from penstock.client.resending import persistently
 from penstock.client.transports.base import Argument
-from penstock.errors import CommandError, OutcomeUnknownError
+from penstock.errors import CommandError
 from penstock.streams import arguments as check
-from penstock.streams.arguments import MAX_COUNT, MAX_OFFSET, MISSING, Data, Execute, Missing, Name
+from penstock.streams.arguments import MAX_COUNT, MAX_OFFSET, MISSING, Data, Execute, Item, Missing, Name
 from penstock.streams.consuming import BLOCK_MS
 from penstock.streams.groups import Group
-from penstock.streams.infos import GroupInfo, Policy, StreamInfo, parse_info, text
+from penstock.streams.infos import GroupInfo, Policy, ProducerInfo, StreamInfo, parse_info, text
 from penstock.streams.messages import Message, parse_messages
 from penstock.streams.producing import PATIENCE_MS, Producer
+from penstock.streams.repeating import repeat
+from penstock.streams.scanning import MAX_PAGE_BYTES, PAGE_BYTES, Page, scan
 from penstock.streams.writing import (
     MAX_BYTES,
     MAX_MESSAGES,
@@ -40,8 +42,8 @@ T = TypeVar("T")
 
 #: Messages that are read at once.
 PAGE: Final = 1_000
-#: How long a read whose connection was lost is tried again.
-_READING_MS: Final = 30_000
+#: Most items of one TDROP.
+MAX_ITEMS: Final = 10_000
 
 
 class Stream:
@@ -65,6 +67,7 @@ class Stream:
         exact_backlog: bool = False,
         expected_last: int | None = None,
         producer: tuple[Name, int] | None = None,
+        keep_producer: bool = False,
     ) -> int: ...
     @overload
     async def write(
@@ -75,6 +78,7 @@ class Stream:
         exact_backlog: bool = False,
         expected_last: int | None = None,
         producer: tuple[Name, int] | None = None,
+        keep_producer: bool = False,
     ) -> int: ...
     async def write(
         self,
@@ -85,13 +89,15 @@ class Stream:
         exact_backlog: bool = False,
         expected_last: int | None = None,
         producer: tuple[Name, int] | None = None,
+        keep_producer: bool = False,
     ) -> int:
         """Write one message; its offset. ``entry`` None is a tombstone: the tag is over.
 
         ``backlog``: keep at least so many messages (with ``exact_backlog`` so many), drop older ones.
         ``expected_last``: only if the last offset is this one, else ``CommandError`` with the code
         MISMATCH. ``producer``: id and number of the message in its producer's own count, so that a
-        repetition is not written twice; ``stream.producer()`` does that by itself.
+        repetition is not written twice; ``stream.producer()`` does that by itself. A producer is
+        forgotten a day after its last call, with ``keep_producer`` only with the stream.
         """
         if isinstance(entry, Missing):
             raise TypeError("entry is missing: write(tag, entry), or write(entry=…) without a tag")
@@ -99,7 +105,7 @@ class Stream:
         batch = Batch(good_entry is None)
         batch.add(good_tag, good_entry)
         options = backlog_options(backlog, exact_backlog) + condition(expected_last)
-        return await self._write(batch, options + producer_option(producer))
+        return await self._write(batch, options + producer_option(producer, keep_producer))
 
     async def write_many(
         self,
@@ -109,6 +115,7 @@ class Stream:
         exact_backlog: bool = False,
         expected_last: int | None = None,
         producer: tuple[Name, int] | None = None,
+        keep_producer: bool = False,
     ) -> int:
         """Write pairs of tag and entry, in order; the offset of the last one.
 
@@ -118,7 +125,7 @@ class Stream:
         the number of ``producer`` is that of the first message.
         """
         before = backlog_options(backlog, exact_backlog) + condition(expected_last)
-        numbered = producer_option(producer)
+        numbered = producer_option(producer, keep_producer)
         commands: Iterable[Batch] = batches(messages)
         if expected_last is not None:
             commands = [_only(list(commands))]
@@ -127,7 +134,7 @@ class Stream:
             last = await self._write(batch, before + numbered)
             if producer is not None:
                 producer = (producer[0], producer[1] + len(batch))
-                numbered = producer_option(producer)
+                numbered = producer_option(producer, keep_producer)
         return last
 
     async def _write(self, batch: Batch, options: tuple[Argument, ...]) -> int:
@@ -140,6 +147,12 @@ class Stream:
         A write is tried again for ``patience_ms`` before it raises why it cannot.
         """
         return Producer(self._commands, self.name, id, patience_ms=patience_ms)
+
+    async def producer_info(self, id: Name) -> ProducerInfo | None:
+        """How far a producer is; None if it never wrote, or is forgotten."""
+        words = ("PRODUCER", self.name, check.named("id", id))
+        reply = await self._repeat("TINFO", *words)
+        return None if reply is None else parse_info(ProducerInfo, reply)
 
     # ----------------------------------------------------------------------- reading
 
@@ -166,6 +179,19 @@ class Stream:
             if first > last:
                 return
             rows = await self._page(first, min(page, last - first + 1))
+
+    def scan(
+        self, first: int = 1, last: int | None = None, *, page_bytes: int = PAGE_BYTES
+    ) -> AsyncGenerator[Page, None]:
+        """The same as ``read`` in pages of columns, for who analyses millions of messages.
+
+        There is at least one page, if only to tell what the stream has. ``page_bytes``: about how
+        many are fetched at once.
+        """
+        start = check.offset("first", first)
+        end = None if last is None else check.offset("last", last)
+        size = check.whole("page_bytes", page_bytes, 1, MAX_PAGE_BYTES)
+        return scan(self._commands, self.name, start, end, page_bytes=size)
 
     def follow(self, from_offset: int | None = None, *, page: int = PAGE) -> AsyncGenerator[Message, None]:
         """Messages from an offset, and then new ones as they are written, for ever.
@@ -222,12 +248,7 @@ class Stream:
 
     async def _repeat(self, name: str, *words: Argument) -> Any:
         """Reading changes nothing: what was sent and not answered is sent again, as other reads are."""
-        return await persistently(
-            name,
-            lambda: self._commands.execute(name, *words),
-            limit_ms=_READING_MS,
-            is_cause=lambda error: isinstance(error, OutcomeUnknownError),
-        )
+        return await repeat(self._commands, name, *words)
 
     # -------------------------------------------------------------------- looking after
 
@@ -253,6 +274,20 @@ class Stream:
             words = ("AGE", check.whole("older_than_ms", older_than_ms))
         spared = ("ACKED",) if check.switch("acked", acked) == "yes" else ()
         return int(await self._commands.execute("TEVICT", self.name, *words, *spared))
+
+    async def drop(self, *items: Item) -> int:
+        """Remove messages by offset, or by first and last, wherever they are; how many of them went.
+
+        Offsets and order stay; what was there is a hole. What a group has pending stays. More than 10,000
+        items are several commands, one after the other.
+        """
+        if not items:
+            raise ValueError("items must not be empty")
+        words = check.ranges(check.span("items", item) for item in items)
+        removed = 0
+        for start in range(0, len(words), MAX_ITEMS):
+            removed += await self._commands.execute("TDROP", self.name, *words[start : start + MAX_ITEMS])
+        return removed
 
     async def info(self) -> StreamInfo:
         """Offsets, sizes and times. A stream that was never written is a ``CommandError``."""

@@ -12,7 +12,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.client.transports.base import Argument
-from penstock.streams.arguments import MAX_COUNT, MAX_OFFSET, Data, Name, data, named, offset, optional, whole
+from penstock.streams.arguments import (
+    MAX_COUNT,
+    MAX_OFFSET,
+    Data,
+    Name,
+    data,
+    named,
+    offset,
+    optional,
+    switch,
+    whole,
+)
 
 #: Most messages in one command, …
 MAX_MESSAGES: Final = 10_000
@@ -103,13 +114,16 @@ def condition(expected_last: int | None) -> tuple[Argument, ...]:
     return () if expected_last is None else ("IF", offset("expected_last", expected_last))
 
 
-def producer_option(producer: object) -> tuple[Argument, ...]:
+def producer_option(producer: object, is_kept: object) -> tuple[Argument, ...]:
+    keep = ("KEEP",) if switch("keep_producer", is_kept) == "yes" else ()
     if producer is None:
+        if keep:
+            raise ValueError("keep_producer means nothing without producer")
         return ()
     if not isinstance(producer, tuple) or len(producer) != 2:
         raise TypeError(f"producer must be a pair of id and sequence, not {producer!r:.60}")
     name, sequence = producer
-    return ("PRODUCER", named("producer", name), whole("producer", sequence, 0, MAX_OFFSET))
+    return ("PRODUCER", named("producer", name), whole("producer", sequence, 0, MAX_OFFSET), *keep)
 
 
 def _size_of(tag: Argument, entry: Argument | None) -> int:

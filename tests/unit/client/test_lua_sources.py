@@ -13,11 +13,13 @@ from penstock.client.scripts import ScriptLibrary
 
 #: Packages with scripts, and the files among them that are parts of others.
 PARTS = {
-    "penstock.streams": {"common", "groups", "line", "retention", "compaction"},
+    "penstock.streams": {"common", "groups", "line", "retention", "compaction", "producers"},
     "penstock.channels": {"common"},
     "penstock.webhooks": {"common"},
 }
-STREAM_COMMANDS = "tack tcompact tdead tevict tgroup tinfo tnack tpending tpolicy tread trenew twrite".split()
+STREAM_COMMANDS = (
+    "tack tcompact tdead tdrop tevict tgroup tinfo tnack tpending tpolicy tread trenew twrite".split()
+)
 #: What Redis gives to scripts.
 GLOBALS = set(
     "KEYS ARGV redis cjson cmsgpack struct string table math error pcall ipairs pairs select tonumber"

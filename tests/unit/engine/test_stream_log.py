@@ -91,11 +91,10 @@ class Log:
             if not sealed:
                 return []
             node = next(stream.covering(base := self._chance.choice(sealed), base))
-            messages = node.messages()
-            kept = [message for message in messages if self._chance.random() < 0.6]
-            stream.replace_node(base, node.span, kept)
-            stream.size -= len(messages) - len(kept)
-            return [message.offset for message in messages if message not in kept]
+            kept = [self._chance.random() < 0.6 for _ in range(node.count)]
+            gone = [message.offset for message, stays in zip(node.messages(), kept, strict=True) if not stays]
+            assert stream.thin_out(node, kept) == len(gone)
+            return gone
 
         for offset in self.within(work):
             del self.live[offset]
@@ -173,15 +172,31 @@ def test_nodes_there_and_back(sealed: bool) -> None:
     messages = [
         Message(5, b"", b"", 10),
         Message(6, b"tag", None, 10),
-        Message(9, b"\x00" * 300, b"x" * 70_000, 2_000_000_000_000),
+        Message(7, b"\x00" * 300, b"x" * 70_000, 2_000_000_000_000),
     ]
-    value = nodes.encode_messages(5, 7, messages, sealed=sealed)
+    _, tags, entries, times_ms = zip(*messages, strict=True)
+    value = nodes.encode(tags, entries, times_ms, sealed=sealed)
     node = nodes.decode(5, value)
     assert node.messages() == messages
-    assert [node.index_from(offset) for offset in (0, 5, 7, 9, 10)] == [0, 0, 2, 2, 3]
+    assert [node.index_from(offset) for offset in (0, 5, 7, 8)] == [0, 0, 2, 3]
     head = nodes.read_head(value)
-    assert (head.held, head.span, head.has_holes, head.is_sealed) == (3, 7, True, sealed)
+    assert (head.held, head.span, head.has_holes, head.is_sealed) == (3, 3, False, sealed)
     assert (head.first_ms, head.last_ms) == (10, 2_000_000_000_000)
+
+
+def test_nodes_with_holes() -> None:
+    tags, entries = [b"%d" % number for number in range(8)], [b"x", None] * 4
+    node = nodes.decode(5, nodes.encode(tags, entries, [0, 1, 1, 5, 6, 6, 1 << 40, 1 << 40], sealed=True))
+    messages = node.messages()
+    value = node.encode_kept([0, 1, 1, 0, 1, 1, 1, 0])
+    thinner = nodes.decode(5, value)
+    assert thinner.messages() == [messages[place] for place in (1, 2, 4, 5, 6)]
+    assert [thinner.index_from(offset) for offset in (0, 6, 8, 11, 12)] == [0, 0, 2, 4, 5]
+    again = nodes.decode(5, thinner.encode_kept([1, 0, 0, 1, 0]))
+    assert again.messages() == [messages[1], messages[5]]
+    head = nodes.read_head(value)
+    assert (head.held, head.span, head.has_holes, head.is_sealed) == (5, 8, True, True)
+    assert (head.first_ms, head.last_ms) == (1, 1 << 40)
 
 
 def test_columns_are_arrows() -> None:

@@ -6,18 +6,22 @@ What the commands do is in tests/conformance/test_streams.py.
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 import penstock
 from penstock.client.client import Client
+from penstock.client.scripts import ScriptLibrary
 from penstock.errors import CommandError, CommandTimeoutError
 from penstock.streams.commands import StreamCommands
 from penstock.streams.keys import stream_keys
 from penstock.testing import RealServer, ScriptedServer, open_scripted
 
 LARGEST = 2**53 - 1
+DAY_MS = 86_400_000
 WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 # ------------------------------------------------------------------------------ native commands
@@ -111,6 +115,66 @@ async def test_deleting_leaves_no_side_keys_once_it_is_written_again(
     await client.execute("DEL", "k")
     await commands.execute("TWRITE", "k", "t", "e")
     assert sorted(await client.execute("KEYS", "*")) == sorted(stream_keys(b"k")[:2])
+
+
+async def age_producers(client: Client, ms: int) -> None:
+    """As if all producers had written so much earlier."""
+    _, _, _, _, index, _, producers, _ = stream_keys(b"k")
+    flat = await client.execute("HGETALL", producers)
+    pairs = flat.items() if isinstance(flat, dict) else zip(flat[::2], flat[1::2], strict=True)
+    for name, packed in pairs:
+        (heard,) = struct.unpack(">d", packed[:8])
+        older = heard + ms if heard < 0 else heard - ms
+        await client.execute("HSET", producers, name, struct.pack(">d", older) + packed[8:])
+    for member in await client.execute("ZRANGEBYLEX", index, "[p", "(q"):
+        await client.execute("ZREM", index, member)
+        older_member = b"p%016d" % (int(member[1:17]) - ms) + member[17:]
+        await client.execute("ZADD", index, 0, older_member)
+
+
+async def test_producers_are_forgotten_after_a_day_unless_they_are_kept(
+    client: Client, commands: StreamCommands
+) -> None:
+    async def write(producer: str, *options: str) -> Any:
+        return await commands.execute(
+            "TWRITE", "k", "PRODUCER", producer, 1, *options, "ENTRIES", "t", producer
+        )
+
+    assert (await write("usual"), await write("kept", "KEEP"), await write("once", "KEEP")) == (1, 2, 3)
+    assert await write("once") == 3, "kept no longer"
+    await age_producers(client, DAY_MS - 60_000)
+    assert (await write("usual"), await write("kept", "KEEP"), await write("once")) == (1, 2, 3)
+    await age_producers(client, 20 * DAY_MS)
+    assert await commands.execute("TINFO", "PRODUCER", "k", "usual") is None
+    assert await commands.execute("TINFO", "PRODUCER", "k", "once") is None
+    info = await commands.execute("TINFO", "PRODUCER", "k", "kept")
+    assert (info["sequence"], info["last"], info["kept"]) == (1, 2, b"yes")
+    assert info["idle-ms"] >= 20 * DAY_MS
+    assert (await write("kept", "KEEP"), await write("usual")) == (2, 4)
+    assert (await commands.execute("TINFO", "STREAM", "k"))["producers"] == 2, "one was forgotten"
+    assert await write("kept") == 2, "from now on an ordinary one, for another day"
+    assert (await commands.execute("TINFO", "PRODUCER", "k", "kept"))["idle-ms"] < DAY_MS
+
+
+async def test_a_drop_in_the_midst_of_a_compaction(client: Client, commands: StreamCommands) -> None:
+    """A pass must neither take what is left of a tag for old, nor the tombstone away from it."""
+    await commands.execute("TPOLICY", "k", "NODE-MESSAGES", 5, "TOMBSTONE-MS", 0)
+    tags = ["a", "a", "b", "c", *(f"other{number}" for number in range(998))]
+    await commands.execute("TWRITE", "k", "ENTRIES", *(word for tag in tags for word in (tag, "e")))
+    await commands.execute("TWRITE", "k", "BACKLOG", 9**9, "TOMBSTONES", "c", "b")
+    await commands.execute("TWRITE", "k", "ENTRIES", "a", "1005", "c", "1006, in the open node")
+    keys, tcompact = stream_keys(b"k"), ScriptLibrary(client, "penstock.streams")["tcompact"]
+    assert await tcompact(keys, ["begin"]) == [0, 0]  # 1005 down to 6
+    assert await commands.execute("TDROP", "k", "1004-1006") == 3
+    removed, is_over = 0, 0
+    while not is_over:
+        more, is_over = await tcompact(keys, ["go"])
+        removed += more
+    rows = await commands.execute("TREAD", "k", 1, 9_999, "SKIPNULL")
+    assert removed == 1
+    assert [row[0] for row in rows if not row[1].startswith(b"other")] == [2, 3, 4, 1003]
+    raw_bytes = (await commands.execute("TINFO", "STREAM", "k"))["raw-bytes"]
+    assert raw_bytes == sum(len(tag) + len(entry or b"") for _, tag, entry in rows)
 
 
 async def test_destroying_a_group_leaves_nothing_of_it(client: Client, commands: StreamCommands) -> None:

@@ -1,4 +1,4 @@
-"""TREAD: read a stream from an offset, or for a group; or wait for what is to come.
+"""TREAD: read a stream from an offset, or for a group; or wait for what is to come. TSCAN: read columns.
 
 A plain read takes no write lock. A read for a group writes (its cursor, what is pending, who was there),
 and so does whoever waits.
@@ -37,6 +37,7 @@ from penstock.engine.datatypes.stream.delivery import Wish, available, deliver, 
 from penstock.engine.datatypes.stream.groups import Group, Options, create_group, find_group
 from penstock.engine.datatypes.stream.log import LARGEST_OFFSET
 from penstock.engine.datatypes.stream.reading import MOST_MESSAGES, Reader, Row
+from penstock.engine.datatypes.stream.scanning import DEFAULT_BYTES, MOST_BYTES, Scanner
 from penstock.engine.keyspace import EVENT_STREAM, Keyspace
 from penstock.engine.session import Session
 from penstock.errors import CommandError
@@ -237,3 +238,26 @@ def _deliver(ks: Keyspace, stream: Stream, group: Group, wish: Wish) -> list[Row
     if group.is_stirred:
         ks.ready(stream.key)
     return rows
+
+
+# --------------------------------------------------------------------------- TSCAN
+
+
+@command("TSCAN")
+def tscan(s: Session, argv: Argv) -> Reply:
+    first, last = parse_offset(argv[2]), parse_offset(argv[3])
+    most_bytes = _parse_bytes(argv[4:])
+    stream = s.ks.load(argv[1], Stream)
+    if stream is None:
+        return [[1, 0], 1]
+    blocks, next_offset = Scanner(stream, most_bytes).scan(first, last)
+    return [[stream.first, stream.last], next_offset, *map(list, blocks)]
+
+
+def _parse_bytes(options: Argv) -> int:
+    most_bytes = DEFAULT_BYTES
+    for at in range(0, len(options), 2):
+        if options[at].upper() != b"BYTES" or at + 1 == len(options):
+            raise syntax_error()
+        most_bytes = min(parse_count(options[at + 1]), MOST_BYTES)
+    return most_bytes

@@ -1,4 +1,4 @@
-"""Writing to streams and looking after them: TWRITE, TEVICT, TINFO STREAM, TPOLICY, TCOMPACT.
+"""Writing to streams and looking after them: TWRITE, TEVICT, TDROP, TPOLICY, TCOMPACT, TINFO.
 
 Reading and groups are in ``stream_reading`` and ``stream_groups``.
 """
@@ -11,12 +11,18 @@ from typing import Final
 
 from penstock.engine.commands.arguments import NO_SUCH_KEY, syntax_error
 from penstock.engine.commands.registry import Argv, command
-from penstock.engine.commands.stream_arguments import parse_count, parse_offset
+from penstock.engine.commands.stream_arguments import parse_count, parse_items, parse_offset
 from penstock.engine.datatypes.stream import Stream
 from penstock.engine.datatypes.stream.compaction import Run
+from penstock.engine.datatypes.stream.dropping import drop
 from penstock.engine.datatypes.stream.groups import needed_from, pending_between
 from penstock.engine.datatypes.stream.policies import Policy, load_policy, store_policy, tend
-from penstock.engine.datatypes.stream.producers import count_producers, offset_of_repeated, remember
+from penstock.engine.datatypes.stream.producers import (
+    count_producers,
+    find_producer,
+    offset_of_repeated,
+    remember,
+)
 from penstock.engine.keyspace import EVENT_STREAM, Keyspace
 from penstock.engine.session import Session
 from penstock.errors import CommandError
@@ -37,6 +43,7 @@ class _Write:
     expected_last: int | None = None
     producer: bytes | None = None
     number: int = 0
+    is_kept: bool = False
 
 
 @command("TWRITE")
@@ -50,14 +57,14 @@ def twrite(s: Session, argv: Argv) -> Reply:
     stream = ks.load_or_new(key, Stream)
     if write.producer is not None:
         # First: a repeated write must be answered as it was, although the stream has gone on.
-        repeated = offset_of_repeated(stream, write.producer, write.number, len(write.tags))
+        repeated = offset_of_repeated(stream, write.producer, write.number, len(write.tags), write.is_kept)
         if repeated is not None:
             return repeated
     if write.expected_last is not None and write.expected_last != stream.last:
         raise CommandError(f"MISMATCH the last offset is {stream.last}")
     last = stream.append(write.tags, write.entries)
     if write.producer is not None:
-        remember(stream, write.producer, write.number, len(write.tags), last)
+        remember(stream, write.producer, write.number, len(write.tags), last, write.is_kept)
         tend(stream)
     if write.backlog is not None:
         (stream.keep_exactly if write.is_exact else stream.keep_at_least)(write.backlog)
@@ -107,7 +114,8 @@ def _take_option(write: _Write, word: bytes, argv: Argv, at: int) -> int:
         return at + 2
     if word == b"PRODUCER" and len(values) >= 2:
         write.producer, write.number = values[0], parse_count(values[1])
-        return at + 3
+        write.is_kept = len(values) > 2 and values[2].upper() == b"KEEP"
+        return at + 3 + write.is_kept
     raise syntax_error()
 
 
@@ -157,6 +165,22 @@ def _evict(ks: Keyspace, stream: Stream, upto: int) -> int:
     return removed
 
 
+# -------------------------------------------------------------------------- TDROP
+
+
+@command("TDROP")
+def tdrop(s: Session, argv: Argv) -> Reply:
+    ranges = parse_items(argv[2:])
+    stream = s.ks.load(argv[1], Stream)
+    if stream is None:
+        return 0
+    removed = drop(stream, ranges)
+    stream.save()
+    if removed:
+        s.ks.changed(argv[1], EVENT_STREAM, b"tdrop")
+    return removed
+
+
 # -------------------------------------------------------------------------- TINFO
 
 
@@ -179,6 +203,21 @@ def tinfo_stream(s: Session, argv: Argv) -> Reply:
         b"compacted-to": stream.compacted_to,
         b"dirty-bytes": stream.dirty_bytes,
         b"producers": count_producers(stream),
+    }
+
+
+@command("TINFO|PRODUCER")
+def tinfo_producer(s: Session, argv: Argv) -> Reply:
+    stream = s.ks.load(argv[2], Stream)
+    known = None if stream is None else find_producer(stream, argv[3])
+    if known is None:
+        return None
+    _, number, offset = known.calls[-1]
+    return {
+        b"sequence": number,
+        b"last": offset,
+        b"kept": (b"no", b"yes")[known.is_kept],
+        b"idle-ms": max(s.ks.unit.now_ms - known.last_ms, 0),
     }
 
 

@@ -417,6 +417,7 @@ STREAM: Final = """
 TACK              -4  wf   rem:1   0.1.0  Acknowledge messages of a group
 TCOMPACT           2  w    rem:1   0.1.0  Keep the newest message of each tag
 TDEAD             -5  wm   rem:1   0.1.0  Give up messages of a group
+TDROP             -3  w    rem:1   0.1.0  Remove messages by their offsets
 TEVICT            -3  w    rem:1   0.1.0  Remove old messages
 TGROUP            -2  -    -       0.1.0  The groups of a stream
 TGROUP CREATE     -5  wm   put:2   0.1.0  Make a group that begins at an offset
@@ -428,12 +429,14 @@ TINFO             -2  -    -       0.1.0  What is known of a stream
 TINFO CONSUMERS    4  r    peek:2  0.1.0  The consumers of a group
 TINFO GROUPS       3  r    peek:2  0.1.0  The groups of a stream, their positions and counters
 TINFO HELP         2  lt   -       0.1.0  What TINFO understands
+TINFO PRODUCER     4  r    peek:2  0.1.0  Where a producer is
 TINFO STREAM       3  r    peek:2  0.1.0  Offsets, sizes and times of a stream
 TNACK             -5  wf   put:1   0.1.0  Have messages delivered again later
 TPENDING          -3  r    get:1   0.1.0  Messages that a group has not acknowledged
 TPOLICY           -2  wm   put:1   0.1.0  How long a stream keeps what
 TREAD             -4  wb   mod:1   0.1.0  Read messages from an offset or for a group, or wait for them
 TRENEW            -5  wf   put:1   0.1.0  Put off the next delivery of messages
+TSCAN             -4  r    get:1   0.1.0  Read messages as columns
 TWRITE            -4  wmf  add:1   0.1.0  Add messages to a stream
 """
 

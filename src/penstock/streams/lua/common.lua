@@ -13,7 +13,7 @@
 --   4 pending    hash: what groups know of messages (groups.lua), of held tags and of readers (line.lua)
 --   5 index      sorted set, all scores 0, read by lexical ranges: one letter, then what is looked for
 --   6 consumers  hash: group id + name -> activity (groups.lua)
---   7 producers  hash: id -> the last calls of a producer (twrite.lua)
+--   7 producers  hash: id -> the last calls of a producer (producers.lua)
 --   8 seen       hash, only while a compaction runs: the tags that it has met
 --
 -- DEL of the stream alone is enough: side keys whose token is not the stream's are ignored, and removed when
@@ -23,7 +23,7 @@
 -- Larger offsets in arguments are understood; nothing is there.
 
 -- One table of functions for each file that scripts are joined from (scripts.py).
-local common, groups, line, retention, compaction = {}, {}, {}, {}, {}
+local common, groups, line, retention, compaction, producers = {}, {}, {}, {}, {}, {}
 
 common.LARGEST = 9007199254740991
 common.MOST_MESSAGES = 1000000
@@ -291,6 +291,13 @@ function common.append(self, now, tags, entries)
   common.set(self, 'raw', self.raw + bytes)
   common.set(self, 'dirty', self.dirty + bytes)
   return offset
+end
+
+-- Remove rows by their ids, at most CHUNK of them, which have so many bytes; answers how many there were.
+function common.remove(self, ids, bytes)
+  if #ids == 0 then return 0 end
+  common.set(self, 'raw', math.max(0, self.raw - bytes))
+  return redis.call('XDEL', self.key, unpack(ids))
 end
 
 -- --------------------------------------------------------------------------------------------- evict

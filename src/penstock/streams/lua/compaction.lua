@@ -48,11 +48,14 @@ function compaction.is_due(self, now)
   return max_lag > 0 and self.dirty_ms + max_lag <= now
 end
 
-local function is_pending(self, ids, offset)
-  for _, id in ipairs(ids) do
-    if redis.call('HEXISTS', self.pending, id .. common.wide(offset)) == 1 then return true end
-  end
-  return false
+-- Somebody else removes a message: it may be the one that a pass took for the newest of its tag. So the pass has
+-- not met that tag, and what it stands for, or is a tombstone for, stays.
+function compaction.forget_tag(self, tag)
+  if self.pass == 0 then return end
+  local seen = redis.call('HGET', self.seen, tag)
+  if not seen then return end
+  redis.call('HDEL', self.seen, tag)
+  if seen ~= '' then redis.call('ZREM', self.index, seen) end
 end
 
 local function look_at(self, rules, offset, tag, entry, ms)
@@ -62,7 +65,7 @@ local function look_at(self, rules, offset, tag, entry, ms)
     return false
   end
   if tag == '' then return false end
-  local may_go = not is_pending(self, rules.ids, offset)
+  local may_go = not groups.is_pending(self, rules.ids, offset)
   local seen = redis.call('HGET', self.seen, tag)
   if seen then
     if not may_go and seen ~= '' then
@@ -80,17 +83,9 @@ local function look_at(self, rules, offset, tag, entry, ms)
   return false
 end
 
-local function remove(self, ids, bytes)
-  if #ids == 0 then return 0 end
-  common.set(self, 'raw', math.max(0, self.raw - bytes))
-  return redis.call('XDEL', self.key, unpack(ids))
-end
-
 local function rules_of(self, now)
-  local ids = {}
-  for place, group in ipairs(groups.all(self, now)) do ids[place] = group.id end
   return {
-    ids = ids, now = now,
+    ids = groups.busy_ids(self, now), now = now,
     min_lag = retention.value(self, 'min-lag-ms'), tombstone = retention.value(self, 'tombstone-ms'),
   }
 end
@@ -109,7 +104,7 @@ local function step_down(self, now, budget)
     at = offset - 1
   end
   common.set(self, 'pass_at', at)
-  return remove(self, going, bytes)
+  return common.remove(self, going, bytes)
 end
 
 local function step_tombstones(self, budget)
@@ -120,7 +115,7 @@ local function step_tombstones(self, budget)
     bytes = bytes + tonumber(member:sub(18))
   end
   if #found > 0 then redis.call('ZREM', self.index, unpack(found)) end
-  return remove(self, going, bytes), #found < budget
+  return common.remove(self, going, bytes), #found < budget
 end
 
 local function finish(self, now)

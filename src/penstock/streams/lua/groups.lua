@@ -245,6 +245,23 @@ function groups.record(self, group, offset)
   return packed and unpacked(RECORD, packed)
 end
 
+-- Ids of the groups that have something pending.
+function groups.busy_ids(self, now)
+  local ids = {}
+  for _, group in ipairs(groups.all(self, now)) do
+    if group.pending > 0 then ids[#ids + 1] = group.id end
+  end
+  return ids
+end
+
+-- Whether one of the groups with these ids has a message pending.
+function groups.is_pending(self, ids, offset)
+  for _, id in ipairs(ids) do
+    if redis.call('HEXISTS', self.pending, id .. common.wide(offset)) == 1 then return true end
+  end
+  return false
+end
+
 -- How long after its n-th delivery a message is due again; at least 1, or one read could deliver for ever.
 function groups.delay(group, deliveries, retry_ms)
   local place = 0

@@ -1,10 +1,10 @@
--- uses: common groups retention
+-- uses: common groups retention producers
 -- TINFO: what is known of a stream. Writes nothing.
 --
 -- KEYS[1..8]  the stream and its side keys (common.lua)
--- ARGV[1]     STREAM, GROUPS or CONSUMERS, in capitals
--- ARGV[2]     the group (CONSUMERS)
--- Reply       names and values in turn; GROUPS and CONSUMERS: an array of such
+-- ARGV[1]     STREAM, GROUPS, CONSUMERS or PRODUCER, in capitals
+-- ARGV[2]     the group (CONSUMERS), or the id (PRODUCER)
+-- Reply       names and values in turn; GROUPS and CONSUMERS: an array of such; PRODUCER: null if it is unknown
 --             {'EXPIRED', group}: the group has something to give up first (TPENDING does); ask again then
 
 local function time_of(row)
@@ -74,7 +74,19 @@ local function about_consumers(self, now)
   return found
 end
 
-local ABOUT = {STREAM = about_stream, GROUPS = about_groups, CONSUMERS = about_consumers}
+local function about_producer(self, now)
+  local sender = producers.load(self, ARGV[2], now)
+  if sender.calls == '' then return false end
+  local sequence, offset = producers.last_call(sender)
+  return {
+    'sequence', sequence, 'last', offset, 'kept', sender.is_kept and 'yes' or 'no',
+    'idle-ms', math.max(0, now - sender.heard),
+  }
+end
+
+local ABOUT = {
+  STREAM = about_stream, GROUPS = about_groups, CONSUMERS = about_consumers, PRODUCER = about_producer,
+}
 
 return common.run(function()
   return ABOUT[ARGV[1]](common.open(0), common.now_ms())

@@ -1,20 +1,12 @@
--- uses: common groups retention compaction
+-- uses: common groups retention compaction producers
 -- TWRITE: add messages at the end.
 --
 -- KEYS[1..8]  the stream and its side keys (common.lua)
 -- ARGV        what follows the key in the command
 -- Reply       the offset of the last message written
 --
--- producers   id -> the time of its last call (ms, 8 bytes), then its last 100 calls, 24 bytes each:
---             first sequence, last sequence, offset of the last message. All big-endian doubles.
--- index       p time<16> id: when a producer was last heard of, to forget it a day later
---
 -- Sequences end at 2^53-1 here, as offsets do.
 
-local REMEMBERED_BYTES = 100 * 24
-local PRODUCER_MS = 86400000
--- Producers that one call forgets.
-local MOST_FORGOTTEN = 10
 -- Messages that one call looks at for a compaction that the policy asks for.
 local COMPACTED_AT_ONCE = 200
 
@@ -48,7 +40,8 @@ local function parse_option(ask, word, place)
     ask.producer = ARGV[place + 1]
     ask.sequence = common.whole(ARGV[place + 2])
     if ask.sequence == common.LARGEST then common.whole('too large') end
-    return place + 3
+    ask.is_kept = (ARGV[place + 3] or ''):upper() == 'KEEP'
+    return place + (ask.is_kept and 4 or 3)
   end
   common.syntax_error()
 end
@@ -71,37 +64,6 @@ local function parse()
   common.syntax_error()
 end
 
--- The calls that are remembered of a producer, and when it was last heard of; '' and nil if there are none.
-local function calls_of(self, producer, now)
-  local packed = self.token and not self.is_adopted and redis.call('HGET', self.producers, producer)
-  if not packed then return '', nil end
-  local heard = struct.unpack('>d', packed)
-  if heard + PRODUCER_MS <= now then return '', heard end
-  return packed:sub(9), heard
-end
-
--- The offset of the message with the sequence `last`, if a call that is remembered wrote all from `first` on.
-local function written_before(calls, first, last)
-  for at = #calls - 23, 1, -24 do
-    local from, to, offset = struct.unpack('>ddd', calls:sub(at, at + 23))
-    if from <= first and last <= to then return offset - (to - last) end
-  end
-end
-
-local function remember(self, ask, now, calls, heard, offset)
-  local last = ask.sequence + #ask.tags - 1
-  calls = (calls .. struct.pack('>ddd', ask.sequence, last, offset)):sub(-REMEMBERED_BYTES)
-  redis.call('HSET', self.producers, ask.producer, struct.pack('>d', now) .. calls)
-  if heard then redis.call('ZREM', self.index, 'p' .. common.wide(heard) .. ask.producer) end
-  redis.call('ZADD', self.index, 0, 'p' .. common.wide(now) .. ask.producer)
-  local old = redis.call(
-    'ZRANGEBYLEX', self.index, '[p', '(p' .. common.wide(now - PRODUCER_MS), 'LIMIT', 0, MOST_FORGOTTEN)
-  for _, member in ipairs(old) do
-    redis.call('ZREM', self.index, member)
-    redis.call('HDEL', self.producers, member:sub(18))
-  end
-end
-
 local function tidy(self, ask, now)
   if ask.backlog and ask.is_exact then
     common.evict_to(self, common.before_newest(self, ask.backlog))
@@ -118,22 +80,18 @@ return common.run(function()
   local ask = parse()
   local now = common.now_ms()
   local self = common.open(0)
-  local calls, heard = '', nil
+  local sender
   if ask.producer then
-    calls, heard = calls_of(self, ask.producer, now)
-    local at = #calls > 0 and select(2, struct.unpack('>dd', calls:sub(-24)))
-    if at and ask.sequence <= at then
-      local offset = written_before(calls, ask.sequence, ask.sequence + #ask.tags - 1)
-      if offset then return offset end
-      common.fail('SEQUENCE producer ' .. ask.producer .. ' is at ' .. common.text(at))
-    end
+    sender = producers.load(self, ask.producer, now)
+    local offset = producers.repeated(self, sender, ask.sequence, #ask.tags, ask.is_kept, now)
+    if offset then return offset end
   end
   if ask.expected and ask.expected ~= self.last then
     common.fail('MISMATCH the last offset is ' .. common.text(self.last))
   end
   common.check_room(self, #ask.tags)
   local last = common.append(self, now, ask.tags, ask.entries)
-  if ask.producer then remember(self, ask, now, calls, heard, last) end
+  if sender then producers.remember(self, sender, ask.sequence, #ask.tags, last, ask.is_kept, now) end
   tidy(self, ask, now)
   common.save(self)
   return last

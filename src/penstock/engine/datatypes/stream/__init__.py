@@ -4,8 +4,10 @@
 module           role
 ===============  =============================================================
 ``nodes``        many messages as one value: bytes and back
+``columns``      columns of numbers, and blocks of them
 ``log``          the stream itself: append, read, evict, seal
 ``reading``      messages as rows of an answer
+``scanning``     messages as columns of an answer
 ``groups``       the groups of a stream: records, options, counters
 ``pending``      what a group has delivered and not seen acknowledged
 ``consumers``    who reads for a group
@@ -16,6 +18,7 @@ module           role
 ``timers``       when somebody has to look at a group
 ``overdue``      what is done then
 ``compaction``   older messages of a tag become holes
+``dropping``     so do single ones, on demand
 ``policies``     how long a stream keeps what
 ``producers``    writes that are repeated
 ``check``        does a stream hold together?

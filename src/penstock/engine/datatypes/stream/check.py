@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 #: (rule, sentence)
 Fault: TypeAlias = tuple[str, str]
 
-_SPACES: Final = (b"n", b"g", b"d", b"o")
+_SPACES: Final = (b"n", b"g", b"d", b"o", b"h")
 _GROUP_LETTERS: Final = b"pdxcktowr"
 
 

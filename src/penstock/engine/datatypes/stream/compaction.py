@@ -6,7 +6,8 @@
 One run looks at the dirty part, notes the newest offset of each of its tags, then goes through all
 nodes up to ``limit`` and drops what one of these has superseded. It is done in steps, each
 a unit of work of its own, which anybody may interrupt for ever: a message is dropped only after
-the one that supersedes it is on disk, and ``compacted_to`` moves at the end.
+the one that supersedes it is on disk, and ``compacted_to`` moves at the end. A run in whose midst
+something was dropped (``dropping``) begins anew.
 
 Rules
 -----
@@ -25,8 +26,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from penstock.engine.datatypes.stream.dropping import count_drops
 from penstock.engine.datatypes.stream.log import Stream
-from penstock.engine.datatypes.stream.nodes import Message
+from penstock.engine.datatypes.stream.nodes import Message, Node
 from penstock.engine.datatypes.stream.policies import Policy
 
 #: Dirty nodes of one run: their tags are held in memory meanwhile.
@@ -65,14 +67,26 @@ class Run:
     _cursor: int = 0
     _looked_to: int = 0
     _has_looked: bool = False
+    #: as ``count_drops`` told when it began
+    _drops: int = -1
     #: tags of messages that were superseded, but are pending
     _spared: set[bytes] = field(default_factory=set)
 
     def step(self, stream: Stream) -> bool:
         """Go on; the caller saves the stream. False when it is done."""
+        drops = count_drops(stream)
+        if drops != self._drops:
+            self._begin(drops)
         if not self._has_looked:
             return self._look(stream)
         return self._drop_superseded(stream)
+
+    def _begin(self, drops: int) -> None:
+        self._drops = drops
+        self._newest.clear()
+        self._spared.clear()
+        self._limit = self._cursor = self._looked_to = 0
+        self._has_looked = False
 
     # -------------------------------------------------------------------- looking
 
@@ -105,7 +119,7 @@ class Run:
             if base > self._limit:
                 break
             node = next(stream.covering(base, base))
-            self._rewrite(stream, base, node.span, node.messages())
+            self._rewrite(stream, node)
             self._cursor = base + node.span
             done += 1
         if done == _NODES_A_STEP and self._cursor <= self._limit:
@@ -113,16 +127,11 @@ class Run:
         self._finish(stream)
         return False
 
-    def _rewrite(self, stream: Stream, base: int, span: int, messages: list[Message]) -> None:
-        pending = self.pending(stream, base, base + span - 1)
-        kept = [message for message in messages if not self._goes(stream, message, pending)]
-        if len(kept) == len(messages):
-            return
-        visible = sum(message.offset >= stream.first for message in messages)
-        left = sum(message.offset >= stream.first for message in kept)
-        stream.replace_node(base, span, kept)
-        stream.size -= visible - left
-        self.dropped += visible - left
+    def _rewrite(self, stream: Stream, node: Node) -> None:
+        pending = self.pending(stream, node.base, node.base + node.span - 1)
+        kept = [not self._goes(stream, message, pending) for message in node.messages()]
+        if not all(kept):
+            self.dropped += stream.thin_out(node, kept)
 
     def _goes(self, stream: Stream, message: Message, pending: set[int]) -> bool:
         if message.offset in pending:

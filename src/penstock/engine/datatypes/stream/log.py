@@ -6,7 +6,7 @@ where                                  bytes
 ``extra`` of the head record           see ``_EXTRA``
 row ``version(8) n base(8)``           a node (``nodes``): the messages from ``base`` on
 rows of other spaces                   groups and what they keep (``groups``), policies,
-                                       producers
+                                       producers, ``dropping``
 =====================================  ===================================================
 
     1 ············ 1000 ············ 2000 ·· 2003 2004 2005
@@ -18,7 +18,7 @@ Invariants
 S1  Offsets are dense: ``last`` grows by one a message, and never shrinks. A stream that was
     emptied stays, for the sake of its ``last``.
 S2  Nodes do not overlap, in the order of their bases. Every message from ``first`` to ``last``
-    is in the node that covers its offset, or is a hole.
+    is in the node that covers its offset, or is a hole. So may ``first`` and ``last`` be.
 S3  ``size`` is the number of messages from ``first`` on. A node may begin below ``first``: those
     messages are gone, and their bytes go with the node.
 S4  Nodes that end below ``open_from`` are sealed. The others are plain, have ``open_bytes`` and no
@@ -179,8 +179,7 @@ class Stream(Collection):
         time_ms = self.last_ms = max(self.last_ms, self._unit.now_ms)
         start = 0
         if count >= self.node_messages:
-            if self.open_from <= self.last:
-                self._seal(self.last)
+            self.close_open()
             start = self._append_sealed(tags, entries, time_ms)
         if start < count:
             self._append_open(tags[start:], entries[start:], time_ms)
@@ -208,6 +207,11 @@ class Stream(Collection):
         self.open_from = self.last + 1
         self.open_bytes = 0
         return whole
+
+    def close_open(self) -> None:
+        """Seal what is open, however little it is."""
+        if self.open_from <= self.last:
+            self._seal(self.last)
 
     def _seal(self, last: int) -> None:
         """Merge the open nodes up to ``last`` into one that is compressed."""
@@ -266,7 +270,7 @@ class Stream(Collection):
             row = self._row_at(offset)
             if row is None:
                 return
-            node = self._node(*row)
+            node = self.inflated(*row)
             stop = node.index_from(offset + 1)
             start = max(node.index_from(self.first), stop - left)
             found = node.messages(start, stop)
@@ -281,10 +285,12 @@ class Stream(Collection):
 
     def covering(self, first: int, last: int) -> Iterator[Node]:
         """The nodes that cover these offsets, in order, inflated. Do not write meanwhile."""
-        for base, value in self._rows(first):
-            if base > last:
-                return
-            yield self._node(base, value)
+        for base, value in self.stored(first, last):
+            yield self.inflated(base, value)
+
+    def stored(self, first: int, last: int) -> Iterator[tuple[int, bytes]]:
+        """(base, value) of the nodes that cover these offsets, in order. Do not write meanwhile."""
+        return takewhile(lambda row: row[0] <= last, self._rows(first))
 
     def heads(self, first: int = 0) -> Iterator[tuple[int, nodes.NodeHead]]:
         """Base and head of the nodes from the one on that covers an offset."""
@@ -307,24 +313,28 @@ class Stream(Collection):
                 return
             yield base, head, len(value)
 
-    def replace_node(self, base: int, span: int, messages: Sequence[Message]) -> None:
-        """Put fewer messages in the place of a sealed node; holes take the room of the others.
+    def thin_out(self, node: Node, kept: Sequence[int]) -> int:
+        """Keep some messages of a sealed node; answers how many went that could be read.
 
-        The caller keeps ``size`` right. A node without messages is removed.
+        ``kept`` is 0 at the places of the others, which become holes. A node without messages is removed.
         """
+        base, seen_from = node.base, node.index_from(self.first)
         value = self._unit.get(self._base + base.to_bytes(8, "big"), None, self._table)
         assert value is not None
         before = len(value)
         self._drop(base, value)
         value = b""
-        if messages:
-            value = nodes.encode_messages(base, span, messages, sealed=True)
+        if any(kept):
+            value = node.encode_kept(kept)
             self._put(base, value, nodes.read_head(value))
         if base > self.compacted_to:
             self.dirty_bytes += len(value) - before
             self.dirty_since_ms = self.dirty_since_ms if self.dirty_bytes else 0
+        removed = node.count - seen_from - sum(kept[seen_from:])
+        self.size -= removed
+        return removed
 
-    def _node(self, base: int, value: bytes) -> Node:
+    def inflated(self, base: int, value: bytes) -> Node:
         """Inflate, or find it inflated already. Rows can be rewritten, so the bytes are compared."""
         if not nodes.is_sealed(value):
             return nodes.decode(base, value)
@@ -398,7 +408,7 @@ class Stream(Collection):
             return head.held
         if not head.has_holes:
             return min(base + head.span, stop) - max(base, first)
-        node = self._node(base, value)
+        node = self.inflated(base, value)
         return node.index_from(stop) - node.index_from(first)
 
     def keep_at_least(self, count: int) -> int:
@@ -441,7 +451,7 @@ class Stream(Collection):
             end = base + nodes.read_head(value).span
             held = self._count_between(base, value, self.first, end)
             if held > excess:
-                node = self._node(base, value)
+                node = self.inflated(base, value)
                 return self.evict_to(node.offset_at(node.index_from(self.first) + excess) - 1)
             if held == excess:
                 return self.evict_to(end - 1)
@@ -458,7 +468,7 @@ class Stream(Collection):
             if head.last_ms < time_ms:
                 last = base + head.span - 1
                 continue
-            node = self._node(base, value)
+            node = self.inflated(base, value)
             older = [index for index in range(node.count) if node.times_ms[index] < time_ms]
             if older:
                 last = node.offset_at(older[-1])

@@ -51,14 +51,14 @@ Times never run backwards: whoever writes sees to that.
 from __future__ import annotations
 
 import struct
-import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, compress, pairwise
 from struct import Struct
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from penstock.engine.datatypes.stream.columns import Block, bitmap, differences, pack, to_block, unpack
 from penstock.engine.datatypes.stream.compression import ZstdError, deflate, inflate
 
 _SINGLE: Final = 0
@@ -75,10 +75,6 @@ _HEAD: Final = Struct(">BBIIQQI")
 
 #: What decoding raises if the bytes are not those of a node.
 DAMAGE: Final = (IndexError, ValueError, struct.error, ZstdError)
-
-assert array("I").itemsize == 4
-assert array("Q").itemsize == 8
-_MUST_SWAP: Final = sys.byteorder == "big"
 
 #: Up to so many messages are found without making tables.
 _FEW: Final = 16
@@ -247,15 +243,64 @@ class Node:
                     entries[index - start] = None
         return entries
 
+    def block(self, start: int, stop: int) -> Block:
+        """The columns of messages by their places, at least one."""
+        tags, entries = self._tag_lengths, self._entry_lengths
+        tags_at, entries_at = sum(tags[:start]), sum(entries[:start])
+        first_ms, steps_ms, width = self._first_ms, bytes(4 * (stop - start)), 4
+        if isinstance(self._steps_ms, array):
+            first_ms += sum(self._steps_ms[: start + 1])
+            width = self._steps_ms.itemsize
+            steps_ms = bytes(width) + pack(self._steps_ms[start + 1 : stop], "Q" if width == 8 else "I")
+        steps = valid = None
+        if self._positions is not None:
+            places = self._positions[start:stop]
+            steps = pack(differences(places, places[0]))
+        if self.valid is not None:
+            valid = bitmap([self.is_entry(index) for index in range(start, stop)])
+        return Block(
+            self.offset_at(start),
+            stop - start,
+            first_ms,
+            steps,
+            steps_ms,
+            width,
+            pack(tags[start:stop]),
+            pack(entries[start:stop]),
+            valid,
+            self.tags[tags_at : tags_at + sum(tags[start:stop])],
+            self.entries[entries_at : entries_at + sum(entries[start:stop])],
+        )
+
+    def encode_kept(self, kept: Sequence[int]) -> bytes:
+        """A sealed node of some of the messages: ``kept`` is 0 at the places of those that become holes."""
+        tags, entries = self._tags(0, self.count), self._entries(0, self.count)
+        places = [offset - self.base for offset in compress(self._offsets(0, self.count), kept)]
+        return _encode(
+            list(compress(tags, kept)),
+            list(compress(entries, kept)),
+            list(compress(self.times_ms, kept)),
+            places,
+            self.span,
+            sealed=True,
+        )
+
     def bytes_between(self, start: int, stop: int) -> int:
         """Of tags and entries."""
         return sum(self._tag_lengths[start:stop]) + sum(self._entry_lengths[start:stop])
 
-    def stop_within(self, start: int, most_bytes: int) -> int:
-        """Up to which place the messages from another one on fit into so many bytes."""
+    def stop_within(self, start: int, most_bytes: int, each_bytes: int = 0) -> int:
+        """Up to which place the messages from another one on fit into so many bytes.
+
+        ``each_bytes``: what a message takes besides its tag and its entry.
+        """
         tags, entries = self.tag_offsets, self.entry_offsets
-        end = most_bytes + tags[start] + entries[start]
-        return bisect_right(range(self.count), end, lo=start, key=lambda i: tags[i + 1] + entries[i + 1])
+
+        def end_of(index: int) -> int:
+            return tags[index + 1] + entries[index + 1] + each_bytes * (index + 1)
+
+        limit = most_bytes + tags[start] + entries[start] + each_bytes * start
+        return bisect_right(range(self.count), limit, lo=start, key=end_of)
 
     def __repr__(self) -> str:
         return f"<Node {self.base}+{self.span} {self.count} messages>"
@@ -308,15 +353,6 @@ def encode(
     return _encode(tags, entries, times_ms, None, len(tags), sealed)
 
 
-def encode_messages(base: int, span: int, messages: Sequence[Message], *, sealed: bool) -> bytes:
-    """A node of these messages, in order; what is missing between them are holes."""
-    tags = [message.tag for message in messages]
-    entries = [message.entry for message in messages]
-    times_ms = [message.time_ms for message in messages]
-    places = [message.offset - base for message in messages]
-    return _encode(tags, entries, times_ms, None if len(messages) == span else places, span, sealed)
-
-
 def _encode(
     tags: Sequence[bytes],
     entries: Sequence[bytes | None],
@@ -334,45 +370,23 @@ def _encode(
         first_ms, last_ms = (times_ms[0], times_ms[-1]) if times_ms else (0, 0)
         is_wide = last_ms - first_ms >= 1 << 32
         flags |= _WIDE_TIMES * is_wide
-        times = _packed(_steps(times_ms, first_ms), "Q" if is_wide else "I")
+        times = pack(differences(times_ms, first_ms), "Q" if is_wide else "I")
     valid = steps = b""
     if None in entries:
         flags |= _TOMBSTONES
-        valid = _bits([entry is not None for entry in entries])
+        valid = bitmap([entry is not None for entry in entries])
         entries = [entry or b"" for entry in entries]
     if places is not None:
         flags |= _HOLES
-        steps = _packed(_steps(places, 0))
+        steps = pack(differences(places, 0))
     filled: Sequence[bytes] = entries  # type: ignore[assignment]
-    body = b"".join((times, _packed(map(len, tags)), _packed(map(len, filled)), valid, steps, *tags, *filled))
+    body = b"".join((times, pack(map(len, tags)), pack(map(len, filled)), valid, steps, *tags, *filled))
     head = _HEAD.pack(_PACKED if sealed else _PLAIN, flags, count, span, first_ms, last_ms, len(body))
     return head + (deflate(body) if sealed else body)
 
 
-def _steps(numbers: Iterable[int], first: int) -> Iterable[int]:
-    before = first
-    for number in numbers:
-        yield number - before
-        before = number
-
-
-def _packed(numbers: Iterable[int], width: Literal["I", "Q"] = "I") -> bytes:
-    column = array(width, numbers)
-    if _MUST_SWAP:
-        column.byteswap()
-    return column.tobytes()
-
-
-def _bits(flags: Sequence[bool]) -> bytes:
-    packed = bytearray((len(flags) + 7) >> 3)
-    for index, flag in enumerate(flags):
-        if flag:
-            packed[index >> 3] |= 1 << (index & 7)
-    return bytes(packed)
-
-
 class Columns:
-    """Open nodes on their way into a sealed one: messages that follow one another, without holes."""
+    """Open nodes on their way into a sealed one or a block: messages that follow one another, no holes."""
 
     __slots__ = ("_entries", "_times_ms", "raw_bytes", "tags")
 
@@ -403,8 +417,16 @@ class Columns:
     def encode(self) -> bytes:
         return encode(self.tags, self._entries, self._times_ms, sealed=True)
 
+    def block(self, base: int) -> Block:
+        """They begin at this offset."""
+        return to_block(base, self.tags, self._entries, self._times_ms)
+
 
 # --------------------------------------------------------------------- decoding
+
+
+def is_single(value: bytes) -> bool:
+    return value[0] == _SINGLE
 
 
 def is_sealed(value: bytes) -> bool:
@@ -428,35 +450,56 @@ def decode(base: int, value: bytes) -> Node:
         tag, entry = value[_SINGLE_HEAD.size : middle], value[middle:]
         valid = b"\0" if flags & _TOMBSTONES else None
         return _Single(base, 1, time_ms, None, (tag_bytes,), tag, (len(entry),), entry, valid, None)
-    kind, flags, count, span, first_ms, _, _ = _HEAD.unpack_from(value)
+    span = _HEAD.unpack_from(value)[3]
+    block = read_block(base, value)
+    steps_ms = positions = None
+    if block.time_steps != bytes(len(block.time_steps)):
+        steps_ms = unpack(block.time_steps, "Q" if block.time_width == 8 else "I")
+    if block.offset_steps is not None:
+        positions = array("I", accumulate(unpack(block.offset_steps)))
+    return Node(
+        base,
+        span,
+        block.first_ms,
+        steps_ms,
+        unpack(block.tag_lengths),
+        block.tags,
+        unpack(block.entry_lengths),
+        block.entries,
+        block.valid,
+        positions,
+    )
+
+
+def read_block(base: int, value: bytes) -> Block:
+    """A whole node of several messages, its columns as they were stored."""
+    kind, flags, count, _, first_ms, _, _ = _HEAD.unpack_from(value)
     body = value[_HEAD.size :]
     if kind == _PACKED:
         body = inflate(body)
-    width = 4 * count
-    is_wide = bool(flags & _WIDE_TIMES)
-    at = width * (1 + is_wide)
-    steps_ms = None
-    if body[:at] != bytes(at):
-        steps_ms = _column(body, 0, count, "Q" if is_wide else "I")
-    tag_lengths = _column(body, at, count)
-    entry_lengths = _column(body, at + width, count)
-    at += 2 * width
-    valid = None
+    width = 8 if flags & _WIDE_TIMES else 4
+    tags_at = width * count
+    entries_at = tags_at + 4 * count
+    at = entries_at + 4 * count
+    valid = steps = None
     if flags & _TOMBSTONES:
         valid = body[at : at + ((count + 7) >> 3)]
         at += len(valid)
-    positions = None
     if flags & _HOLES:
-        positions = array("I", accumulate(_column(body, at, count)))
-        at += width
-    middle = at + sum(tag_lengths)
-    tags, entries = body[at:middle], body[middle:]
-    return Node(base, span, first_ms, steps_ms, tag_lengths, tags, entry_lengths, entries, valid, positions)
-
-
-def _column(body: bytes, start: int, count: int, width: Literal["I", "Q"] = "I") -> array[int]:
-    column = array(width)
-    column.frombytes(body[start : start + column.itemsize * count])
-    if _MUST_SWAP:
-        column.byteswap()
-    return column
+        steps = body[at : at + 4 * count]
+        at += len(steps)
+    tag_lengths = body[tags_at:entries_at]
+    middle = at + sum(unpack(tag_lengths))
+    return Block(
+        base,
+        count,
+        first_ms,
+        steps,
+        body[:tags_at],
+        width,
+        tag_lengths,
+        body[entries_at : entries_at + 4 * count],
+        valid,
+        body[at:middle],
+        body[middle:],
+    )

@@ -3,20 +3,21 @@
 Row ``version(8) d fit(id)``:
 
 ===========  =====  ===================================================
-last_ms      8      when the producer wrote last
+last_ms      8      when the producer wrote last; bit 63: it is kept
 calls        24 n   the last calls, oldest first: number of its first
                     message, number of its last one, offset of its last
 ===========  =====  ===================================================
 
-Numbers are the producer's own count and only grow. Rules: at most ``MAX_CALLS`` are kept, and
-nothing of a producer that has been silent for ``LIFE_MS``.
+Numbers are the producer's own count and only grow. Rules: at most ``MAX_CALLS`` are remembered, and
+nothing of a producer that has been silent for ``LIFE_MS``, unless it is *kept*: as its newest call
+says, be that new or a repetition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.engine.datatypes.stream.log import Stream
 from penstock.engine.storage.layout import U64, fit
@@ -27,44 +28,71 @@ LIFE_MS: Final = 24 * 3_600_000
 
 _SPACE: Final = b"d"
 _CALL: Final = Struct(">QQQ")
+#: Above every time: a producer that is kept is silent at no horizon.
+_KEPT: Final = 1 << 63
 
 
-def offset_of_repeated(stream: Stream, producer: bytes, number: int, count: int) -> int | None:
+class Known(NamedTuple):
+    """What is remembered of a producer."""
+
+    last_ms: int
+    is_kept: bool
+    #: (number of its first message, number of its last one, offset of its last one), oldest first
+    calls: list[tuple[int, int, int]]
+
+
+def find_producer(stream: Stream, producer: bytes) -> Known | None:
+    """None if it never wrote, or has been silent for too long."""
+    value = stream.unit.get(stream.row(_SPACE, fit(producer)), None, stream.table)
+    if value is None or _is_silent(value, stream.unit.now_ms):
+        return None
+    last_ms = int.from_bytes(value[:8], "big")
+    return Known(last_ms & ~_KEPT, bool(last_ms & _KEPT), list(_CALL.iter_unpack(value[8:])))
+
+
+def offset_of_repeated(stream: Stream, producer: bytes, number: int, count: int, is_kept: bool) -> int | None:
     """The offset that a call answered when it was made before; None if it is new.
 
     Raises for one that was written in part, or too long ago to be remembered.
     """
-    calls = _calls(stream, producer)
-    if not calls or number > calls[-1][1]:
+    known = find_producer(stream, producer)
+    if known is None or number > known.calls[-1][1]:
         return None
-    for first, last, offset in reversed(calls):
+    for first, last, offset in reversed(known.calls):
         if first <= number and number + count - 1 <= last:
+            if known.is_kept != is_kept:
+                _store(stream, producer, known.calls, is_kept)
             return offset - (last - (number + count - 1))
     raise CommandError(
-        f"SEQUENCE producer {producer.decode('utf-8', 'backslashreplace')} is at {calls[-1][1]}"
+        f"SEQUENCE producer {producer.decode('utf-8', 'backslashreplace')} is at {known.calls[-1][1]}"
     )
 
 
-def remember(stream: Stream, producer: bytes, number: int, count: int, offset: int) -> None:
+def remember(stream: Stream, producer: bytes, number: int, count: int, offset: int, is_kept: bool) -> None:
     """A call was written, its last message at an offset."""
-    calls = [*_calls(stream, producer), (number, number + count - 1, offset)][-MAX_CALLS:]
-    row = stream.row(_SPACE, fit(producer))
+    known = find_producer(stream, producer)
+    calls = [] if known is None else known.calls
+    _store(stream, producer, [*calls, (number, number + count - 1, offset)][-MAX_CALLS:], is_kept)
+
+
+def _store(stream: Stream, producer: bytes, calls: list[tuple[int, int, int]], is_kept: bool) -> None:
+    last_ms = U64.pack(stream.unit.now_ms | (_KEPT if is_kept else 0))
     packed = b"".join(_CALL.pack(*call) for call in calls)
-    stream.unit.put(row, U64.pack(stream.unit.now_ms) + packed, db=stream.table)
+    stream.unit.put(stream.row(_SPACE, fit(producer)), last_ms + packed, db=stream.table)
 
 
 def has_silent(stream: Stream) -> bool:
     """Whether a producer wrote nothing for long."""
-    horizon_ms = stream.unit.now_ms - LIFE_MS
+    now_ms = stream.unit.now_ms
     rows = stream.unit.rows(stream.table, stream.row(_SPACE))
-    return any(int.from_bytes(value[:8], "big") < horizon_ms for _, value in rows)
+    return any(_is_silent(value, now_ms) for _, value in rows)
 
 
 def forget_silent(stream: Stream, limit: int) -> int:
     """Remove up to ``limit`` producers that wrote nothing for long; answers how many."""
-    horizon_ms = stream.unit.now_ms - LIFE_MS
+    now_ms = stream.unit.now_ms
     rows = stream.unit.rows(stream.table, stream.row(_SPACE))
-    silent = [row for row, value in rows if int.from_bytes(value[:8], "big") < horizon_ms][:limit]
+    silent = [row for row, value in rows if _is_silent(value, now_ms)][:limit]
     for row in silent:
         stream.unit.delete(row, db=stream.table)
     return len(silent)
@@ -81,8 +109,5 @@ def count_producers(stream: Stream) -> int:
     return sum(1 for _ in stream.unit.rows(stream.table, stream.row(_SPACE)))
 
 
-def _calls(stream: Stream, producer: bytes) -> list[tuple[int, int, int]]:
-    value = stream.unit.get(stream.row(_SPACE, fit(producer)), None, stream.table)
-    if value is None or int.from_bytes(value[:8], "big") < stream.unit.now_ms - LIFE_MS:
-        return []
-    return list(_CALL.iter_unpack(value[8:]))
+def _is_silent(value: bytes, now_ms: int) -> bool:
+    return int.from_bytes(value[:8], "big") < now_ms - LIFE_MS
