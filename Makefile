@@ -15,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # What is installed. Names, since a comma inside $(call …) would end its argument.
 RUN := .[archive,gateway]
-DEV := .[archive,gateway,test,check,bench]
+DEV := .[archive,gateway,spark,test,check,bench]
 # The build backend is installed first, pinned like the rest, so that no build fetches its own.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 

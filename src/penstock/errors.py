@@ -8,7 +8,8 @@
     │   ├── StoreFullError    no room on the disk or in the allowed size
     │   ├── StoreCorruptError a record does not decode
     │   ├── StoreFormatError  the directory was written by another layout version
-    │   └── StoreBusyError    no reader slot was free
+    │   ├── StoreBusyError    no reader slot was free
+    │   └── LakeError         a table of the lake cannot do what was asked; it is as it was
     ├── ConnectionLostError   the way to the server is cut
     │   ├── NotSentError        the command never left; sending it again is safe
     │   └── OutcomeUnknownError it was sent and no reply came; it may or may not have run
@@ -24,9 +25,12 @@
     │   ├── TransactionNotFoundError  neither the store nor the archive has it
     │   ├── DuplicateError      the external id is taken by another body
     │   └── TransactionEndedError  it has ended, or is not in a state for this
+    ├── DataLossError         messages are gone before a query has read them
+    ├── DifferenceError       the lake and the store do not agree; it lists where
     ├── StepError             raised by a step to end it; a bare one is not raised
     │   ├── StepFailedError     it did not work; it may be tried again, if its policy says so
     │   └── StepAbortedError    the transaction must end, and is not tried again
+    ├── SparkLostError        the Spark session is gone
     ├── SubscriptionNotFoundError  the channel has no such subscriber (any more)
     ├── ReceiptError          a receipt was not issued for this subscriber, or was tampered with
     ├── UnavailableError      too few stores answered; the message says how many
@@ -82,6 +86,10 @@ class StoreFormatError(StoreError):
 
 class StoreBusyError(StoreError):
     """Every reader slot of the store is taken."""
+
+
+class LakeError(StoreError):
+    """A table of the lake could not do what was asked; the message names it. Readers see it as it was before."""
 
 
 class ConnectionLostError(PenstockError):
@@ -155,6 +163,19 @@ class TransactionEndedError(TransactionError):
     """It has ended already, or is not in a state in which this can be done."""
 
 
+class DataLossError(PenstockError):
+    """Messages that a query was to read are gone; the message names stream and offsets."""
+
+
+class DifferenceError(PenstockError):
+    """The lake and the store do not agree, and should."""
+
+    def __init__(self, sentence: str, differences: tuple[str, ...] = ()) -> None:
+        super().__init__(sentence)
+        #: the first of them, a sentence each
+        self.differences = differences
+
+
 class StepError(PenstockError):
     """How a step says that it did not succeed: ``note`` is for people, ``output`` for whoever asks."""
 
@@ -172,6 +193,10 @@ class StepFailedError(StepError):
 
 class StepAbortedError(StepError):
     """The transaction must end here; nothing is tried again."""
+
+
+class SparkLostError(PenstockError):
+    """The Spark session is gone: whatever used it has to be started again."""
 
 
 class SubscriptionNotFoundError(PenstockError):

@@ -9,12 +9,12 @@
 ``kinds``           kinds of values, as annotations of the model
 ``reading``         the walk from plain values to the model; ``scalars`` single values
 ``checks``          what must hold between fields
-``environment``     ``${NAME}`` and ``PENSTOCK__…``
-``durations``       Go's durations, which the HTTP API speaks, too
+``environment``     ``PENSTOCK__…``
 ``templates``       ``{{.channel.NAME}}``; ``keyfiles`` keys of tokens
-``problems``        sentences about what is wrong, with paths; ``yamltext`` YAML 1.2
 ``describing``      every key as a row of the reference
 ==================  ==================================================================
+
+YAML, ``${NAME}``, durations and problems are :mod:`penstock.configuration`'s.
 
 Rules: knows nothing of the rest of the gateway but the list of private networks (``auth.networks``).
 Everything wrong is one ``ConfigError``.
@@ -22,6 +22,7 @@ Everything wrong is one ``ConfigError``.
 
 from __future__ import annotations
 
+from penstock.configuration.durations import format_duration, parse_duration_ms
 from penstock.gateway.config.channels import (
     ChannelPolicy,
     ChannelRules,
@@ -31,7 +32,6 @@ from penstock.gateway.config.channels import (
     WebhookPolicy,
 )
 from penstock.gateway.config.dumping import dump
-from penstock.gateway.config.durations import format_duration, parse_duration_ms
 from penstock.gateway.config.loading import load
 from penstock.gateway.config.model import GatewayConfig
 

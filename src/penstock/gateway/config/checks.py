@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from penstock.client.targets import parse_url
+from penstock.configuration.problems import Problems, child, show
 from penstock.errors import ConfigError
 from penstock.gateway.config.kinds import HEADER_VALUE
 from penstock.gateway.config.model import (
@@ -37,7 +38,6 @@ from penstock.gateway.config.model import (
     TokenConfig,
     WebhookConfig,
 )
-from penstock.gateway.config.problems import Problems, child, show
 from penstock.gateway.config.reading import Check
 from penstock.gateway.config.surroundings import NAMED_SCOPES, Scope
 

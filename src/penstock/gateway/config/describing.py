@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Union, get_args, get_origin
 
-from penstock.gateway.config.durations import format_duration
+from penstock.configuration.durations import format_duration
 from penstock.gateway.config.keyfiles import KeyFile
 from penstock.gateway.config.kinds import Duration, Network, OneOrMany, Secret
 from penstock.gateway.config.model import GatewayConfig

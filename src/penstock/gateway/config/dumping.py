@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any, Final, get_args, get_origin
 
 from penstock.client.targets import parse_url
-from penstock.gateway.config.durations import format_duration
-from penstock.gateway.config.environment import escape
+from penstock.configuration.durations import format_duration
+from penstock.configuration.variables import escape
+from penstock.configuration.yamltext import format_yaml
 from penstock.gateway.config.keyfiles import KeyFile
 from penstock.gateway.config.kinds import MASK, Duration, Secret
 from penstock.gateway.config.model import GatewayConfig
 from penstock.gateway.config.reading import keys_of, unwrap
 from penstock.gateway.config.templates import Template
-from penstock.gateway.config.yamltext import format_yaml
 
 _SECRET_HEADER: Final = re.compile(r"auth|cookie|key|password|secret|signature|token", re.IGNORECASE)
 

@@ -15,12 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
+from penstock.configuration.durations import MAX_MS
 from penstock.gateway.auth import networks
 
 #: What a dump shows instead of a secret.
 MASK: Final = "***"
-
-_DAY_MS: Final = 24 * 3600 * 1000
 
 #: A token of RFC 9110.
 HEADER_NAME: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}"
@@ -33,8 +32,7 @@ class Duration:
     """A Go duration or a number of seconds; milliseconds in Python. Its field ends in ``_ms``."""
 
     min_ms: int = 0
-    #: A bound against slips of units; no timer of ours is meant to run longer.
-    max_ms: int = 3660 * _DAY_MS
+    max_ms: int = MAX_MS
 
 
 @dataclass(frozen=True, slots=True)

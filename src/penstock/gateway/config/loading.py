@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from penstock.errors import ConfigError
+from penstock.configuration.problems import Problems
+from penstock.configuration.sources import read_source
+from penstock.configuration.variables import expand
 from penstock.gateway.config.checks import CHECKS
-from penstock.gateway.config.environment import expand, overlay_environment, overlay_overrides
+from penstock.gateway.config.environment import overlay_environment, overlay_overrides
 from penstock.gateway.config.model import AdminConfig, GatewayConfig
-from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.reading import Reader
-from penstock.gateway.config.yamltext import parse_yaml
 
 #: Where Sentry's address is expected to be; with a ``sentry`` block it means that Sentry is wanted.
 _SENTRY_VARIABLE: Final = "SENTRY_DSN"
@@ -40,7 +39,7 @@ def load(
     ``overrides`` maps keys by path (``{"http.port": 9000}``) to values; ``None`` as value is no override.
     """
     problems = Problems()
-    tree = expand(_read_source(source), environment, problems)
+    tree = expand(read_source(source), environment, problems)
     tree = overlay_environment(GatewayConfig, tree, environment, problems)
     tree = overlay_overrides(GatewayConfig, tree, overrides or {}, problems)
     if isinstance(tree, dict) and "sentry" in tree and environment.get(_SENTRY_VARIABLE):
@@ -49,21 +48,6 @@ def load(
     problems.raise_if_any()
     assert config is not None, "what cannot be read is a problem"
     return _with_bearer(config)
-
-
-def _read_source(source: Path | Literal["-"] | None) -> Any:
-    if source is None:
-        return None
-    name = "standard input" if source == "-" else str(source)
-    try:
-        content = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{name}: is not UTF-8 at byte {error.start}") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f'cannot read the configuration "{name}": {reason}') from None
-    return parse_yaml(text, name)
 
 
 def _with_bearer(config: GatewayConfig) -> GatewayConfig:

@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
+from penstock.configuration.problems import BROKEN, EnvironmentText, Problems, child, show, suggest
+from penstock.configuration.yamltext import parse_yaml
 from penstock.errors import ConfigError
 from penstock.gateway.config.kinds import Duration, OneOrMany, Spelling
-from penstock.gateway.config.problems import BROKEN, EnvironmentText, Problems, child, show, suggest
 from penstock.gateway.config.scalars import SCALAR_CLASSES, Place, read_scalar
-from penstock.gateway.config.yamltext import parse_yaml
 
 _Model = TypeVar("_Model")
 

@@ -16,12 +16,13 @@ import types
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
+from penstock.configuration.durations import duration_ms_of, is_finite
+from penstock.configuration.problems import BROKEN, EnvironmentText, Problems, child, show, suggest
+from penstock.configuration.yamltext import parse_yaml
 from penstock.errors import ConfigError
-from penstock.gateway.config.durations import format_duration, parse_duration_ms
 from penstock.gateway.config.keyfiles import Algorithm, Encoding, KeyFile, read_bytes, read_key
 from penstock.gateway.config.kinds import (
     MASK,
@@ -33,9 +34,7 @@ from penstock.gateway.config.kinds import (
     ReadableFile,
     Secret,
 )
-from penstock.gateway.config.problems import BROKEN, EnvironmentText, Problems, child, show, suggest
 from penstock.gateway.config.templates import Template
-from penstock.gateway.config.yamltext import parse_yaml
 
 #: Dataclasses that a file spells as one value.
 SCALAR_CLASSES: Final = frozenset({Template, KeyFile})
@@ -165,17 +164,10 @@ def _read_int(value: Any, _: Any, notes: Notes, __: Place) -> int:
 
 
 def _read_float(value: Any, _: Any, notes: Notes, __: Place) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not is_finite(value):
         raise Refused(f"must be a number{_bounds(notes)}, not {show(value)}")
     _judge_bounds(value, "a number", notes)
     return float(value)
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number with hundreds of digits
-        return False
 
 
 def _judge_bounds(value: float, noun: str, notes: Notes) -> None:
@@ -200,23 +192,10 @@ def _bounds(notes: Notes) -> str:
 
 
 def _read_duration(value: Any, bounds: Duration) -> int:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise Refused(f"must be a duration such as 1h30m or a number of seconds, not {show(value)}")
-    if isinstance(value, str):
-        try:
-            duration_ms = parse_duration_ms(value)
-        except ValueError as error:
-            raise Refused(f"{show(value)} {error}") from None
-    elif _is_finite(value):
-        duration_ms = math.ceil(Decimal(repr(value)) * 1000)
-    else:
-        raise Refused(f"must be a duration such as 1h30m or a number of seconds, not {show(value)}")
-    if duration_ms < bounds.min_ms:
-        least = "longer than 0" if bounds.min_ms else "0 or longer"
-        raise Refused(f"must be {least}, not {show(value)}")
-    if duration_ms > bounds.max_ms:
-        raise Refused(f"must be at most {format_duration(bounds.max_ms)}, not {show(value)}")
-    return duration_ms
+    try:
+        return duration_ms_of(value, min_ms=bounds.min_ms, max_ms=bounds.max_ms)
+    except ValueError as error:
+        raise Refused(str(error)) from None
 
 
 # ---------------------------------------------------------------- networks, expressions, files

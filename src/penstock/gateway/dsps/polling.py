@@ -19,8 +19,8 @@ from typing import Final
 
 from penstock.channels.keys import is_id
 from penstock.channels.model import FETCH_LIMIT, MAX_FETCH, Batch, compact
+from penstock.configuration.durations import parse_duration_ms
 from penstock.gateway.auth.decisions import Action, Resource
-from penstock.gateway.config.durations import parse_duration_ms
 from penstock.gateway.dsps.answers import invalid, missing
 from penstock.gateway.http.requests import Request
 from penstock.gateway.http.responses import Refusal, Response

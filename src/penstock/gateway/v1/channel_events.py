@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.channels.model import Batch
+from penstock.configuration.durations import parse_duration_ms
 from penstock.errors import PenstockError
 from penstock.gateway.auth.decisions import Action
-from penstock.gateway.config.durations import parse_duration_ms
 from penstock.gateway.http.requests import Request
 from penstock.gateway.http.responses import Streaming
 from penstock.gateway.http.routing import Route

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from penstock.gateway.config.durations import parse_duration_ms
+from penstock.configuration.durations import parse_duration_ms
 from penstock.gateway.http.requests import Request
 from penstock.gateway.http.responses import Refusal
 

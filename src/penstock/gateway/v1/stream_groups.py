@@ -22,8 +22,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from penstock.client.transports.base import Argument
+from penstock.configuration.durations import parse_duration_ms
 from penstock.gateway.auth.decisions import Action
-from penstock.gateway.config.durations import parse_duration_ms
 from penstock.gateway.http.requests import Request
 from penstock.gateway.http.responses import Refusal, Response
 from penstock.gateway.http.routing import Route

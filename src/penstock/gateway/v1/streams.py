@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+from penstock.configuration.durations import parse_duration_ms
 from penstock.gateway.auth.decisions import Action, Resource
-from penstock.gateway.config.durations import parse_duration_ms
 from penstock.gateway.http.requests import Request
 from penstock.gateway.http.responses import Headers, Refusal, Response, Streaming
 from penstock.gateway.http.routing import Answer, Route

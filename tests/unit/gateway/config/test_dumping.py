@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.configuration.yamltext import format_yaml, parse_yaml
 from penstock.gateway.config import dump, load
-from penstock.gateway.config.yamltext import format_yaml, parse_yaml
 from tests.unit.gateway.config.conftest import LoadText
 from tests.unit.gateway.config.test_loading import DSPS_FILE
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.configuration.problems import Problems
+from penstock.configuration.variables import expand
+from penstock.configuration.yamltext import format_yaml
 from penstock.errors import ConfigError
 from penstock.gateway.config import GatewayConfig, load
 from penstock.gateway.config.checks import CHECKS
 from penstock.gateway.config.describing import rows
-from penstock.gateway.config.environment import expand
-from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.reading import Reader
-from penstock.gateway.config.yamltext import format_yaml
 from tests.unit.gateway.config.conftest import LoadText, ProblemsOf
 
 CASES = [

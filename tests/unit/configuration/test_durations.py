@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.gateway.config.durations import format_duration, parse_duration_ms
+from penstock.configuration.durations import format_duration, parse_duration_ms
 
 
 @pytest.mark.parametrize(
