@@ -17,7 +17,7 @@ from penstock.transactions.archive import (
 )
 from penstock.transactions.archive.parquet import ParquetArchive
 from penstock.transactions.store import TransactionStore
-from tests.transactions.conftest import until
+from tests.places import until
 from tests.unit.transactions.archive.shop import (
     archiver_of,
     ended,

@@ -15,7 +15,7 @@ from penstock.errors import StoreBusyError
 from penstock.transactions.archive import Archiver
 from penstock.transactions.archive.parquet import ParquetArchive
 from penstock.transactions.store import TransactionStore
-from tests.transactions.conftest import until
+from tests.places import until
 from tests.unit.transactions.archive.crashing_node import POINTS
 from tests.unit.transactions.archive.shop import archiver_of, ended, open_shop, rows, stored, waiting
 

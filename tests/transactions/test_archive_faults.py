@@ -17,11 +17,12 @@ from penstock.transactions.archive import (
     Archiver,
     ArchiveReader,
     ArchiverStatistics,
+    handing_out,
 )
-from penstock.transactions.archive.archiver import SOURCE
+from penstock.transactions.archive.handing_out import SOURCE
 from penstock.transactions.archive.parquet import ParquetArchive
 from penstock.transactions.store import TransactionStore
-from tests.transactions.conftest import until
+from tests.places import until
 from tests.unit.transactions.archive.shop import (
     archiver_of,
     ended,
@@ -281,6 +282,31 @@ async def test_a_store_from_a_backup_goes_on_behind_the_archive(
     third = await ended(shop, 2)
     assert await archiver_of(shop, sink).run_once() == 2
     assert rows(sink) == sorted((tx, 0) for tx in first + second + third)
+
+
+async def test_a_large_batch_is_acknowledged_in_portions(
+    shop: TransactionStore, sink: ParquetArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is a script of its own; if one is lost, the rest is handed out again and recognised."""
+    monkeypatch.setattr(handing_out, "_TOLD_AT_ONCE", 6)
+    ids = await ended(shop, 20)
+    run, told = shop.run, []
+
+    async def heard(name: str, partition: int, *arguments: Any, **options: Any) -> Any:
+        told.append((len(arguments) - 4) // 2)
+        if len(told) == 3:
+            raise OutcomeUnknownError("the connection was cut")
+        return await run(name, partition, *arguments, **options)
+
+    monkeypatch.setattr(shop, "run", heard)
+    with pytest.raises(OutcomeUnknownError):
+        await archiver_of(shop, sink, batch=10).run_once()
+    assert (told, len(await waiting(shop))) == ([0, 3, 3], 17)
+    archiver = archiver_of(shop, sink, batch=10)
+    assert await archiver.run_once() == 17
+    assert (archiver.statistics().again, archiver.statistics().acknowledged) == (7, 17)
+    assert rows(sink) == sorted((tx, 0) for tx in ids)
+    assert await waiting(shop) == []
 
 
 async def test_what_is_no_transaction_is_left_alone(shop: TransactionStore, sink: ParquetArchive) -> None:

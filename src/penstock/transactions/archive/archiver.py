@@ -5,9 +5,9 @@
     …
     await archiver.stop()
 
-For each partition the store gives the role to one node at a time (``lua/to_archive.lua``). Who has it gets
-a batch, writes it, and says so with its next question; only then does the store forget them. What is not
-said for any reason is handed out again, and the sink sees that it has it already.
+For each partition the store gives the role to one node at a time. Who has it gets a batch, writes it, and
+says so with its next question (``handing_out``); only then does the store forget them. What is not said for
+any reason is handed out again, and the sink sees that it has it already.
 
 Rules: one batch is in memory. A partition that fails does not stop the others. An error of the store or of
 the sink makes the duty wait, longer each time, and try again; nothing is acknowledged that is not safe.
@@ -21,30 +21,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from penstock.clock import Clock, SystemClock
-from penstock.errors import ConfigError, PenstockError, StoreCorruptError, UsageError
-from penstock.transactions import keys
-from penstock.transactions.archive.sink import ArchiveBatch, ArchivedRecord, ArchiveSink
-from penstock.transactions.model import record_from
+from penstock.errors import ConfigError, PenstockError
+from penstock.transactions.archive.handing_out import LOCK1_MS, LOCK2_MS, HandingOut, check_batch
+from penstock.transactions.archive.sink import ArchiveSink
 from penstock.transactions.store import TransactionStore
 
 logger = logging.getLogger(__name__)
 
-#: Names the store to archives; written once, by the first who needs it.
-SOURCE: Final = "tx.archive"
-MAX_BATCH: Final = 10_000
 #: Batches of one partition before others get their turn.
 _TURNS: Final = 8
 #: The store's clock and ours differ a little: who comes too early looks again after this.
 _SHORTEST_MS: Final = 50
-_BATCH_FIELD: Final = b"archive_batch"
 
 
 class ArchiverStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,35 +69,26 @@ class Archiver:
         *,
         node: str,
         batch: int = 500,
-        lock1_ms: int = 60_000,
-        lock2_ms: int = 90_000,
+        lock1_ms: int = LOCK1_MS,
+        lock2_ms: int = LOCK2_MS,
         idle_ms: int = 2_000,
         retry_ms: int = 1_000,
         max_retry_ms: int = 60_000,
         clock: Clock | None = None,
     ) -> None:
         """``lock1_ms``: how long a node keeps the role; ``lock2_ms``: until when nobody else gets it."""
-        if not 1 <= batch <= MAX_BATCH:
-            raise ConfigError(f"batch must be 1 to {MAX_BATCH}, not {batch}")
-        if not 0 < lock1_ms < lock2_ms:
-            raise ConfigError(f"lock2_ms must be more than lock1_ms ({lock1_ms}), not {lock2_ms}")
+        check_batch(batch)
         for name, value in (("idle_ms", idle_ms), ("retry_ms", retry_ms), ("max_retry_ms", max_retry_ms)):
             if value < 1:
                 raise ConfigError(f"{name} must be at least 1, not {value}")
-        self.node = keys.check_name("node", node)
+        self._handing_out = HandingOut(store, node=node, lock1_ms=lock1_ms, lock2_ms=lock2_ms)
         self._store = store
         self._sink = sink
         self._batch = batch
-        self._locks_ms = (lock1_ms, lock2_ms)
         self._idle_ms = idle_ms
         self._retry_ms = retry_ms
         self._max_retry_ms = max_retry_ms
         self._clock = clock or SystemClock()
-        self._source = ""
-        #: partitions whose numbers of batches are known to be ahead of the archive's
-        self._settled: set[int] = set()
-        #: partition -> tx, run, …: safe, and the store does not know yet; at most one batch
-        self._done: dict[int, list[Any]] = {}
         self._counts: Counter[str] = Counter()
         self._last_error = ""
         self._last_error_ms: int | None = None
@@ -112,6 +96,10 @@ class Archiver:
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
         self._ended.set()
+
+    @property
+    def node(self) -> str:
+        return self._handing_out.node
 
     # ---------------------------------------------------------------------------------------- duty
 
@@ -146,7 +134,7 @@ class Archiver:
             try:
                 archived += await self._work(partition)
             except Exception as error:  # noqa: BLE001 - other partitions go on; it is raised below
-                self._settled.discard(partition)
+                self._handing_out.unsettle(partition)
                 self._counts["errors"] += 1
                 self._last_error, self._last_error_ms = str(error), self._clock.now_ms()
                 failure = failure or error
@@ -163,104 +151,53 @@ class Archiver:
             last_error_ms=self._last_error_ms,
             last_batch_ms=self._last_batch_ms,
             **self._counts,
+            **self._handing_out.counts,
         )
 
     # ------------------------------------------------------------------------------- one partition
 
     async def _work(self, partition: int) -> int:
-        if partition not in self._done and await self._due_in_ms(partition) != 0:
+        handing_out = self._handing_out
+        if partition not in handing_out.owed and await handing_out.due_in_ms(partition) != 0:
             return 0
-        await self._settle_numbers(partition)
+        await self._settle(partition)
         archived = 0
         for _ in range(_TURNS):
-            batch = await self._ask(partition, self._batch)
+            batch = await handing_out.ask(partition, self._batch)
             if batch is None or not batch.records:
                 break
             await asyncio.to_thread(self._sink.write, batch)
-            self._done[partition] = [
-                word for record in batch.records for word in (record.id, record.fields.get(b"run", b"0"))
-            ]
+            handing_out.note_safe(batch)
             archived += len(batch.records)
             self._last_batch_ms = self._clock.now_ms()
             self._counts.update(batches=1, archived=len(batch.records), again=len(batch.again))
             if self._stopping.is_set():
                 break
-        await self._acknowledge(partition)
+        await handing_out.acknowledge(partition)
         return archived
 
-    async def _ask(self, partition: int, most: int) -> ArchiveBatch | None:
-        """Tell what is done, and get more; None without the role, or with nothing due."""
-        done = self._done.get(partition, ())
-        reply = await self._store.run("to_archive", partition, self.node, most, *self._locks_ms, *done)
-        self._done.pop(partition, None)
-        self._counts["acknowledged"] += len(done) // 2
-        has_role, number, *items = reply
-        return self._batch_of(partition, number, items) if has_role and items else None
-
-    def _batch_of(self, partition: int, number: int, items: Sequence[Any]) -> ArchiveBatch:
-        records: list[ArchivedRecord] = []
-        again: dict[str, int] = {}
-        for name, flat, trail in items:
-            tx = name.decode("utf-8", "replace")
-            try:
-                keys.partition_of(tx)
-            except UsageError:
-                if not self._counts["skipped"]:
-                    logger.warning(
-                        "partition %d cannot archive %r: it is no id of a transaction", partition, tx
-                    )
-                self._counts["skipped"] += 1
-                continue
-            record = record_from(tx, flat)
-            if _BATCH_FIELD in record.fields:
-                again[tx] = record.number(_BATCH_FIELD)
-            # As the store has it from now on, so that one that is restored is known to be here.
-            record.fields[_BATCH_FIELD] = b"%d" % number
-            records.append(ArchivedRecord(tx, record.fields, trail))
-        return ArchiveBatch(self._source, partition, number, records, again)
-
-    async def _acknowledge(self, partition: int) -> None:
-        if partition in self._done:
-            await self._ask(partition, 0)
+    async def _settle(self, partition: int) -> None:
+        if not self._handing_out.is_settled(partition):
+            source = await self._handing_out.source()
+            newest = await asyncio.to_thread(self._sink.newest_batch, source, partition)
+            await self._handing_out.settle(partition, newest)
 
     async def _acknowledge_all(self) -> None:
         """At the end. Who cannot be told now hands them out again, and they are recognised."""
-        for partition in list(self._done):
+        for partition in self._handing_out.owed:
             try:
-                await self._acknowledge(partition)
+                await self._handing_out.acknowledge(partition)
             except PenstockError as error:
                 logger.warning("partition %d was not told what is archived: %s", partition, error)
 
-    async def _settle_numbers(self, partition: int) -> None:
-        """Numbers of batches only grow, even if the store came back from a backup older than the archive."""
-        if partition in self._settled:
-            return
-        client = self._store.client
-        if not self._source:
-            await client.execute("SET", SOURCE, secrets.token_hex(8), "NX")
-            found: Any = await client.execute("GET", SOURCE)
-            self._source = _source_in(found)
-        newest = await asyncio.to_thread(self._sink.newest_batch, self._source, partition)
-        key = f"{keys.prefix_of(partition)}archiveN"
-        given: Any = await client.execute("GET", key)
-        if int(given or 0) < newest:
-            await client.execute("INCRBY", key, newest - int(given or 0))
-        self._settled.add(partition)
-
     # ---------------------------------------------------------------------------------------- time
-
-    async def _due_in_ms(self, partition: int) -> int | None:
-        """When the next of a partition may be archived; None if there is none, 0 if it is due."""
-        client = self._store.client
-        head = await client.zrange(f"{keys.prefix_of(partition)}toArchiveZ", 0, 0, withscores=True)
-        if not head:
-            return None
-        seconds, microseconds = await client.time()
-        return max(int(head[0][1]) - seconds * 1_000 - microseconds // 1_000, 0)
 
     async def _until_due_ms(self) -> int:
         """How long nothing can be done: until something is due, or another node may have lost the role."""
-        waits = [await self._due_in_ms(partition) for partition in range(await self._store.partitions())]
+        waits = [
+            await self._handing_out.due_in_ms(partition)
+            for partition in range(await self._store.partitions())
+        ]
         # 0: due, and yet nothing was given: another node is at it.
         return max(min([self._idle_ms, *(wait for wait in waits if wait)]), _SHORTEST_MS)
 
@@ -276,10 +213,3 @@ class Archiver:
     def __repr__(self) -> str:
         state = "stopped" if self._ended.is_set() else "running"
         return f"<Archiver {self.node} {state}, {self._counts['archived']} archived>"
-
-
-def _source_in(found: Any) -> str:
-    text = found.decode("ascii", "replace") if isinstance(found, bytes) else ""
-    if not text.isalnum() or len(text) > 64:
-        raise StoreCorruptError(f"{SOURCE} must hold the name that this store has in archives, not {found!r}")
-    return text

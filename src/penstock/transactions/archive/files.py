@@ -226,11 +226,13 @@ class Files:
 
 
 @contextmanager
-def opened(path: Path, *, is_checked: bool = False) -> Iterator[Any]:
-    """A Parquet file; ``is_checked`` compares checksums of all that is read."""
+def opened(path: Path, *, is_checked: bool = False, metadata: Any = None) -> Iterator[Any]:
+    """A Parquet file; ``is_checked`` compares checksums of what is read; ``metadata``: its end, if known."""
     with (
         translated(path),
-        pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=is_checked) as parquet,
+        pq.ParquetFile(
+            path, metadata=metadata, pre_buffer=False, page_checksum_verification=is_checked
+        ) as parquet,
     ):
         yield parquet
 
@@ -248,14 +250,15 @@ def _footer_of(parquet: Any, *, has_runs: bool) -> Footer:
         pairs = zip(table.column("id").to_pylist(), table.column("run").to_pylist(), strict=True)
         runs = {tx: run for tx, run in pairs if run}
     return Footer(
-        [_bounds(metadata.row_group(group), place) for group in range(metadata.num_row_groups)],
+        [bounds_of(metadata.row_group(group), place) for group in range(metadata.num_row_groups)],
         _unpacked(told.get(IDS.encode())),
         _unpacked(told.get(EXTERNAL_IDS.encode())),
         runs,
     )
 
 
-def _bounds(group: Any, place: int) -> tuple[str, str] | None:
+def bounds_of(group: Any, place: int) -> tuple[Any, Any] | None:
+    """Smallest and largest value of a column in a group of rows, if it tells."""
     statistics = group.column(place).statistics
     if statistics is None or not statistics.has_min_max:
         return None

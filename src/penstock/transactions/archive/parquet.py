@@ -22,12 +22,10 @@ Nothing here knows the store that transactions come from.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
-import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,9 +33,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.clock import Clock, SystemClock
-from penstock.errors import ConfigError, StoreBusyError, StoreCorruptError, StoreError
+from penstock.errors import ConfigError, StoreCorruptError, StoreError
 from penstock.transactions import keys
 from penstock.transactions.archive import naming
+from penstock.transactions.archive.disk import locked, sync
 from penstock.transactions.archive.files import (
     DIGEST,
     EXTERNAL_IDS,
@@ -62,7 +61,6 @@ from penstock.transactions.archive.sink import (
 #: A lookup reads one group; a scan likes them large.
 _ROWS_PER_GROUP: Final = 256
 _LOCK_WAIT_MS: Final = 10_000
-_LOCK_PAUSE_S: Final = 0.02
 _SOURCE: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 
@@ -104,12 +102,9 @@ class ParquetArchive:
     def _role(self, batch: ArchiveBatch) -> Iterator[None]:
         """Alone with this partition, as long as no later batch was begun."""
         path = self._private(batch.source, batch.partition, "lock")
-        with translated(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
+        with ExitStack() as held:
             with translated(path):
-                self._wait_for_lock(descriptor, path)
+                descriptor = held.enter_context(locked(path, wait_ms=self._lock_wait_ms, clock=self._clock))
                 newest = _number_in(os.pread(descriptor, 64, 0), path)
                 if batch.number < newest:
                     raise StoreError(
@@ -119,22 +114,6 @@ class ParquetArchive:
                 os.pwrite(descriptor, b"%020d\n" % batch.number, 0)
                 os.fsync(descriptor)
             yield
-        finally:
-            os.close(descriptor)
-
-    def _wait_for_lock(self, descriptor: int, path: Path) -> None:
-        end_s = self._clock.monotonic_s() + self._lock_wait_ms / 1_000
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if self._clock.monotonic_s() >= end_s:
-                    raise StoreBusyError(
-                        f"another process has held {path} for {self._lock_wait_ms} ms:"
-                        " look whether it is stopped, it is tried again"
-                    ) from None
-            time.sleep(_LOCK_PAUSE_S)
 
     def _held(self, batch: ArchiveBatch) -> set[str]:
         """Those that an earlier batch has put into the archive, of the same run."""
@@ -205,9 +184,9 @@ class ParquetArchive:
     def _publish(self, staged: Path, path: Path) -> None:
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
-            _sync_directory(self.root)
+            sync(self.root)
         staged.replace(path)
-        _sync_directory(path.parent)
+        sync(path.parent)
 
     def _private(self, source: str, partition: int, kind: str) -> Path:
         if not _SOURCE.fullmatch(source):
@@ -282,11 +261,3 @@ def _encoded(records: list[ArchivedRecord], digest: str) -> Any:
             {IDS: packed(record.id for record in records), EXTERNAL_IDS: packed(external), DIGEST: digest}
         )
     return sink.getvalue()
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

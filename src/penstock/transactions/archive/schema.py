@@ -31,8 +31,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -45,32 +46,60 @@ _MOMENT: Final = pa.timestamp("ms", tz="UTC")
 _END_OF_TIME_MS: Final = 253_402_300_800_000
 _LARGEST: Final = 2**63
 _LARGEST_SMALL: Final = 2**31
+#: Most records have the same few names of fields.
+_MAX_NAMES: Final = 1_024
 
 _Entry = tuple[TrailEntry, bytes]
+_Fields = dict[bytes, bytes]
+#: Makes a column of many records; fails if one holds what only the maker of single values understands.
+_Bulk = Callable[[Sequence[_Fields]], Any]
 
 
-def _text(name: bytes) -> Callable[[Record], str | None]:
-    return lambda record: record.text(name) or None
+class _Column(NamedTuple):
+    name: str
+    kind: Any
+    #: one value, of whatever a record holds
+    make: Callable[[Record], Any]
+    #: many at once: most of the time that archiving takes goes here
+    bulk: _Bulk | None = None
+
+    def array(self, records: Sequence[ArchivedRecord]) -> Any:
+        if self.bulk is not None:
+            try:
+                return self.bulk([record.fields for record in records])
+            except (ValueError, OverflowError):
+                pass
+        return pa.array([self.make(record.record) for record in records], self.kind)
 
 
-def _json(name: bytes) -> Callable[[Record], str | None]:
-    return _text(name)
+def _text(name: str, field: bytes) -> _Column:
+    def bulk(all_fields: Sequence[_Fields]) -> Any:
+        # The cast refuses what is no UTF-8.
+        return pa.array([fields.get(field) or None for fields in all_fields], pa.binary()).cast(pa.string())
+
+    return _Column(name, pa.string(), lambda record: record.text(field) or None, bulk)
 
 
 def _whole(value: int, largest: int = _LARGEST) -> int | None:
     return value if -largest <= value < largest else None
 
 
-def _number(name: bytes) -> Callable[[Record], int | None]:
-    return lambda record: _whole(record.number(name))
+def _number(name: str, field: bytes, kind: Any, largest: int) -> _Column:
+    def bulk(all_fields: Sequence[_Fields]) -> Any:
+        return pa.array([int(fields.get(field) or 0) for fields in all_fields], kind)
+
+    return _Column(name, kind, lambda record: _whole(record.number(field), largest), bulk)
 
 
 def _instant(value: int) -> int | None:
     return value if 0 < value < _END_OF_TIME_MS else None
 
 
-def _moment(name: bytes) -> Callable[[Record], int | None]:
-    return lambda record: _instant(record.number(name))
+def _moment(name: str, field: bytes) -> _Column:
+    def bulk(all_fields: Sequence[_Fields]) -> Any:
+        return pa.array([_instant(int(fields.get(field) or 0)) for fields in all_fields], _MOMENT)
+
+    return _Column(name, _MOMENT, lambda record: _instant(record.number(field)), bulk)
 
 
 def _output(record: Record) -> str | None:
@@ -79,38 +108,37 @@ def _output(record: Record) -> str | None:
     return record.data.decode("utf-8", "replace")
 
 
-#: name, type, how it is made from a record
-_COLUMNS: Final[Sequence[tuple[str, Any, Callable[[Record], Any]]]] = (
-    ("id", pa.string(), lambda record: record.id),
-    ("root", pa.string(), lambda record: keys.root_of(record.id)),
-    ("parent", pa.string(), _text(b"parent")),
-    ("run", pa.int64(), _number(b"run")),
-    ("batch", pa.int64(), _number(b"archive_batch")),
-    ("partition", pa.int32(), lambda record: keys.partition_of(record.id)),
-    ("owner", pa.string(), _text(b"owner")),
-    ("external_id", pa.string(), _text(b"external_id")),
-    ("pipeline", pa.string(), _text(b"pipeline")),
-    ("version", pa.string(), _text(b"version")),
-    ("node_group", pa.string(), _text(b"group")),
-    ("worker", pa.string(), _text(b"worker")),
-    ("path", pa.string(), _text(b"path")),
-    ("status", pa.string(), _text(b"status")),
-    ("note", pa.string(), _text(b"note")),
-    ("priority", pa.int32(), lambda record: _whole(record.number(b"priority"), _LARGEST_SMALL)),
-    ("created", _MOMENT, _moment(b"created_ms")),
-    ("queued", _MOMENT, _moment(b"queued_ms")),
-    ("taken", _MOMENT, _moment(b"taken_ms")),
-    ("ended", _MOMENT, _moment(b"ended_ms")),
-    ("deadline", _MOMENT, _moment(b"deadline_ms")),
-    ("notified", _MOMENT, _moment(b"notified_ms")),
-    ("step", pa.int64(), _number(b"step")),
-    ("input", pa.string(), _json(b"d:0")),
-    ("output", pa.string(), _output),
-    ("metadata", pa.string(), _json(b"metadata")),
-    ("progress", pa.string(), _json(b"progress")),
-    ("webhook", pa.string(), _text(b"webhook")),
-    ("webhook_status", pa.string(), _text(b"webhook_status")),
-    ("webhook_comment", pa.string(), _text(b"webhook_comment")),
+_COLUMNS: Final[Sequence[_Column]] = (
+    _Column("id", pa.string(), lambda record: record.id),
+    _Column("root", pa.string(), lambda record: keys.root_of(record.id)),
+    _text("parent", b"parent"),
+    _number("run", b"run", pa.int64(), _LARGEST),
+    _number("batch", b"archive_batch", pa.int64(), _LARGEST),
+    _Column("partition", pa.int32(), lambda record: keys.partition_of(record.id)),
+    _text("owner", b"owner"),
+    _text("external_id", b"external_id"),
+    _text("pipeline", b"pipeline"),
+    _text("version", b"version"),
+    _text("node_group", b"group"),
+    _text("worker", b"worker"),
+    _text("path", b"path"),
+    _text("status", b"status"),
+    _text("note", b"note"),
+    _number("priority", b"priority", pa.int32(), _LARGEST_SMALL),
+    _moment("created", b"created_ms"),
+    _moment("queued", b"queued_ms"),
+    _moment("taken", b"taken_ms"),
+    _moment("ended", b"ended_ms"),
+    _moment("deadline", b"deadline_ms"),
+    _moment("notified", b"notified_ms"),
+    _number("step", b"step", pa.int64(), _LARGEST),
+    _text("input", b"d:0"),
+    _Column("output", pa.string(), _output),
+    _text("metadata", b"metadata"),
+    _text("progress", b"progress"),
+    _text("webhook", b"webhook"),
+    _text("webhook_status", b"webhook_status"),
+    _text("webhook_comment", b"webhook_comment"),
 )
 
 _LOG: Final = pa.struct([("at", _MOMENT), ("level", pa.string()), ("text", pa.string())])
@@ -137,7 +165,7 @@ _TRAIL: Final[Sequence[tuple[str, Any, Callable[[_Entry], Any]]]] = (
 
 SCHEMA: Final = pa.schema(
     [
-        *(pa.field(name, kind, nullable=name != "id") for name, kind, _ in _COLUMNS),
+        *(pa.field(column.name, column.kind, nullable=column.name != "id") for column in _COLUMNS),
         ("steps", pa.int64()),
         ("trail", pa.list_(pa.struct([(name, kind) for name, kind, _ in _TRAIL]))),
         ("fields", pa.map_(pa.string(), pa.binary())),
@@ -149,9 +177,8 @@ TRUTH: Final = ("id", "fields", "trail.list.element.raw")
 
 def table_of(records: Sequence[ArchivedRecord]) -> Any:
     """Rows in the order of the records."""
-    stored = [record.record for record in records]
     trails = [[(_entry(text), text) for text in record.trail] for record in records]
-    columns = [pa.array([make(record) for record in stored], kind) for _, kind, make in _COLUMNS]
+    columns = [column.array(records) for column in _COLUMNS]
     steps = [sum(entry.kind == "step" for entry, _ in trail) for trail in trails]
     return pa.table(
         [*columns, pa.array(steps, pa.int64()), _trail_column(trails), _fields_column(records)], schema=SCHEMA
@@ -198,6 +225,7 @@ def records_of(table: Any) -> list[ArchivedRecord]:
     ]
 
 
+@lru_cache(maxsize=_MAX_NAMES)
 def _name_to(name: bytes) -> str:
     try:
         text = name.decode()
@@ -206,6 +234,7 @@ def _name_to(name: bytes) -> str:
     return f"\0{name.hex()}" if text.startswith("\0") else text
 
 
+@lru_cache(maxsize=_MAX_NAMES)
 def _name_from(text: str) -> bytes:
     return bytes.fromhex(text[1:]) if text.startswith("\0") else text.encode()
 

@@ -78,6 +78,16 @@ def test_columns_say_what_the_record_says() -> None:
     assert SCHEMA.field("fields").type == pa.map_(pa.string(), pa.binary())
 
 
+def test_a_record_full_of_nonsense_changes_nothing_for_those_beside_it() -> None:
+    """Columns are made of all records at once, unless one of them does not fit."""
+    good = [record(id_of(place), owner=f"o{place}", priority=place, run=place) for place in range(5)]
+    names = {name for one in good for name in one.fields}
+    for broken in (b"\xff", b"9" * 40, b"soon", b" 1_0 ", b"", b"0x1f"):
+        nonsense = ArchivedRecord(id_of(9), dict.fromkeys(names, broken), [broken])
+        assert table_of([*good, nonsense]).slice(0, 5).to_pylist() == table_of(good).to_pylist()
+    assert table_of([]).schema == SCHEMA
+
+
 def test_a_digest_tells_contents_apart() -> None:
     one = record(id_of(1))
     others = [
