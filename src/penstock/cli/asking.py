@@ -25,8 +25,8 @@ import msgspec
 import penstock
 from penstock.cli.opening import Intermixed, opened
 from penstock.errors import UsageError
+from penstock.lake import archives
 from penstock.transactions import Transactions
-from penstock.transactions.archive import open_archive
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -102,7 +102,7 @@ def _run(action: Action, arguments: argparse.Namespace, may_create: bool) -> Non
         arguments.refuse(f"say which store: --store WHERE, or the variable {STORE_VARIABLE}")
     with opened(arguments.store, may_create=may_create) as (runner, ps):
         if getattr(arguments, "archive", None):
-            ps.with_archive(open_archive(arguments.archive))
+            ps.with_archive(archives.open(arguments.archive))
         action(Bench(arguments, runner, ps))
 
 

@@ -16,8 +16,8 @@ from penstock.gateway.auth.jwt import JwtRule
 from penstock.gateway.auth.keys import KeyLike, load_key
 from penstock.gateway.config.model import GatewayConfig, JwtConfig, TransactionsConfig
 from penstock.gateway.datp.converting import Converter
+from penstock.lake import archives
 from penstock.transactions import Transactions
-from penstock.transactions.archive import open_archive
 from penstock.transactions.notifying import QUEUE, QUEUE_SETTINGS, TellingQueue, WebhookNotifier
 from penstock.transactions.receivers import Receivers, ReceiverSettings
 from penstock.webhooks import AddressPolicy, WorkerSettings
@@ -39,7 +39,7 @@ class TransactionService:
         directory = settings.archive_directory
         #: not that of the client: its starts are held to the addresses that this gateway may call
         self.facility = Transactions(
-            store, archive=None if directory is None else open_archive(directory), webhook_policy=policy
+            store, archive=None if directory is None else archives.open(directory), webhook_policy=policy
         )
         #: a JWT must pass all of them; none: no JWT is asked for
         self.rules = _rules(settings.jwt)
