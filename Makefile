@@ -7,8 +7,13 @@ PORT ?= 6380
 HTTP_PORT ?= 8080
 PYTEST_ARGS ?=
 # Test processes; most tests wait for servers most of the time. Files are taken in their order: sorted by their number
-# of tests, the few that kill processes for a minute would come last, one after the other.
+# of tests, the few that kill processes would come last, one after the other.
 JOBS ?= 2
+# How much `make soak` tries: a factor for random tests, and how long each storm of kills lasts.
+EFFORT ?= 10
+SOAK_SECONDS ?= 120
+SOAK := tests/crash tests/model $(addprefix tests/,channels/test_random_sequences.py channels/test_stores_model.py \
+	client/test_faults.py client/test_faults_cluster.py gateway/test_schemathesis.py integration/test_client_faults.py)
 BENCH_ARGS ?=
 
 VENV := .venv
@@ -16,11 +21,12 @@ BIN := $(VENV)/bin
 # What is installed. Names, since a comma inside $(call …) would end its argument.
 RUN := .[archive,gateway]
 DEV := .[archive,gateway,spark,test,check,bench]
-# The build backend is installed first, pinned like the rest, so that no build fetches its own.
+# Build backends come first, pinned like the rest, so that no build fetches its own: ours, and the one of PySpark,
+# which is on PyPI as source only.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench clean
+.PHONY: help run test soak check format bench clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -30,8 +36,16 @@ help: ## show this list
 run: $(VENV)/.stamp-run ## serve an embedded store to Redis clients and over HTTP (STORE=, PORT=, HTTP_PORT=)
 	@exec $(BIN)/penstock serve $(STORE) --port $(PORT) --http-port $(HTTP_PORT)
 
+# Tests start hundreds of processes, each of which would compile everything anew if bytecode were not kept.
+test soak: export PYTHONDONTWRITEBYTECODE :=
+
 test: $(VENV)/.stamp-dev ## run all tests (PYTEST_ARGS="-k lists -x")
 	@$(BIN)/python -m pytest -m "not soak" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+soak: export PENSTOCK_TEST_EFFORT := $(EFFORT)
+soak: export PENSTOCK_CRASH_SECONDS := $(SOAK_SECONDS)
+soak: $(VENV)/.stamp-dev ## hours of random tests and kills (EFFORT=, SOAK_SECONDS=)
+	@$(BIN)/python -m pytest -n 0 --timeout 3600 $(SOAK) $(PYTEST_ARGS)
 
 check: $(VENV)/.stamp-dev ## lint, formatting, types, import contracts
 	@$(BIN)/ruff check
@@ -54,7 +68,7 @@ clean: ## remove .venv, caches and build products; stores are left alone
 define install
 @$(PYTHON) scripts/make_venv.py $(VENV)
 @echo "Installing into $(VENV) …"
-@{ $(PIP) hatchling && $(PIP) --no-build-isolation -e "$(1)"; } >$(VENV)/install.log 2>&1 \
+@{ $(PIP) hatchling setuptools wheel && $(PIP) --no-build-isolation -e "$(1)"; } >$(VENV)/install.log 2>&1 \
 	|| { cat $(VENV)/install.log; exit 1; }
 endef
 
