@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench import channels, channels_profile, client, profile, server, streams, transactions
+from bench import channels, channels_profile, client, profile, server, spark, streams, transactions
 from bench.load import COMMANDS
 from bench.machine import describe
 
@@ -14,7 +14,7 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="*",
-        choices=[[], "server", "client", "streams", "channels", "transactions"],
+        choices=[[], "server", "client", "streams", "channels", "transactions", "spark"],
         help="what to measure; everything if not given",
     )
     parser.add_argument("--seek", type=int, default=0, help="a further size of stream to seek in")
@@ -28,8 +28,19 @@ def main() -> None:
         "--part", choices=channels.PARTS, action="append", help="of channels; all if not given"
     )
     parser.add_argument("--pipeline", type=int, default=1, help="pipeline depth for --profile")
+    parser.add_argument(
+        "--only",
+        choices=[*transactions.SECTIONS, *spark.PARTS],
+        help="one section of transactions, or one part of spark; all if not given",
+    )
     transactions.add_options(parser)
+    spark.add_options(parser)
     arguments = parser.parse_args()
+    if arguments.only:
+        owner = "spark" if arguments.only in spark.PARTS else "transactions"
+        if arguments.what not in ([], [owner]):
+            parser.error(f"--only {arguments.only} is for {owner}")
+        arguments.what = [owner]
     print(f"Machine: {describe()}\n")
     if arguments.profile in channels_profile.KINDS:
         channels_profile.main(arguments.profile)
@@ -47,6 +58,8 @@ def main() -> None:
         channels.main(arguments.scale, arguments.part or channels.PARTS)
     if "transactions" in arguments.what or not arguments.what:
         transactions.main(arguments)
+    if "spark" in arguments.what or not arguments.what:
+        spark.main(arguments)
 
 
 if __name__ == "__main__":

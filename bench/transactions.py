@@ -49,7 +49,6 @@ Runs = dict[str, list[dict[str, Any]]]
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("transactions")
-    group.add_argument("--only", choices=SECTIONS, help="one section; both if not given")
     group.add_argument(
         "--contender", choices=[c.name for c in CONTENDERS], action="append", help="all if not given"
     )
