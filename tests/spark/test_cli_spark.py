@@ -171,6 +171,7 @@ def test_a_pass_that_takes_long_tells_how_far_it_is_and_an_idle_one_nothing() ->
         teller(JobStatus(job="export", kind="export", node="n", state=state, at_ms=0, **more))
 
     hear("waiting")
+    hear("running")
     for rows in (10, 20, 30):
         hear("running", progress={"batches": rows // 10, "rows": rows, "lag": 1_000, "stream": "orders"})
         clock.advance_ms(3_000)

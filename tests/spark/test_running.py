@@ -17,6 +17,7 @@ import pytest
 import penstock.blocking
 from penstock.errors import ConfigError, StoreError, UsageError
 from penstock.lake import Lake
+from penstock.spark import running
 from penstock.spark.config import JobConfig, PipelineConfig, SessionConfig, load
 from penstock.spark.jobs.job import JobContext
 from penstock.spark.noticeboard import KEY, JobStatus, Notice
@@ -277,6 +278,39 @@ def keep_two_partial_sums(lake: Lake) -> None:
     directory.mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), directory / "part-0.parquet")
     table.commit(table.written("two"), progress={"test": 1})
+
+
+def test_spark_is_started_again_when_it_has_died_and_stopped_if_it_was_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Session:
+        is_alive = True
+
+        def stop(self) -> None:
+            self.is_alive = False
+
+    made: list[Session] = []
+    monkeypatch.setattr(running, "session", lambda **_: made.append(Session()) or made[-1])
+    monkeypatch.setattr(running, "is_alive", lambda session: session.is_alive)
+    monkeypatch.setattr(running, "is_started", lambda: bool(made))
+    sessions = Sessions(SessionConfig())
+    first = sessions.get()
+    sessions.suspect()
+    assert sessions.get() is first
+    made[0].is_alive = False
+    sessions.suspect()
+    assert sessions.get() is not first
+    # Whoever comes second does not stop what the first one uses.
+    second = Sessions(SessionConfig())
+    second.get()
+    second.close()
+    assert made[-1].is_alive
+    given = Sessions(SessionConfig(), made[-1])  # type: ignore[arg-type]
+    given.close()
+    assert made[-1].is_alive
+    sessions.close()
+    assert not made[1].is_alive
+    assert len(made) == 3
 
 
 def test_a_store_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:

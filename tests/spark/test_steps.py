@@ -257,37 +257,52 @@ def children_of(pid: int, word: str = "java") -> list[int]:
 @pytest.mark.crash
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_a_killed_driver_and_a_killed_spark(
+async def test_a_killed_driver(
     store: penstock.Penstock, url: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """What they had goes to another worker, and each transaction ends once."""
-    gates = {group: Gate(tmp_path, group) for group in ("east", "west")}
-    pipeline = next(one for one in app.pipelines if one.name == "wait")
-    for group in gates:
-        await store.transactions.deploy(Pipeline(group, pipeline.steps, node_group=group))
-    handles = [handle for group, gate in gates.items() for handle in await start(store, group, gate.input)]
-    with driver(url, "east") as killed, driver(url, "west") as bereft:
-        for gate in gates.values():
-            await until(gate.begun, LONG_S)
-        (java,), (other,) = children_of(killed.pid), children_of(bereft.pid)
-        killed.kill()
-        os.kill(other, signal.SIGKILL)
-        out, errors = await asyncio.to_thread(bereft.communicate, timeout=LONG_S)
-        assert bereft.returncode == 1
-        assert "penstock: the Spark session is gone" in errors
-        assert "Worker" in out, "it had begun to work"
-        await until(lambda: not Path(f"/proc/{java}").exists())
-    for gate in gates.values():
+    """What it had goes to another worker, and each transaction ends once."""
+    gate = Gate(tmp_path)
+    handles = await start(store, "wait", gate.input)
+    with driver(url, "gpu") as process:
+        await until(gate.begun, LONG_S)
+        handles += await start(store, "rate", *({"n": number} for number in range(20)))
+        (java,) = children_of(process.pid)
+        process.kill()
         gate.open()
-    async with SparkWorker(store, app, node_groups=list(gates), spark=spark):
-        found = await ended(handles)
-    assert [one.output for one in found] == [{"waited": handle.id} for handle in handles]
-    assert [[entry.status for entry in one.trail if entry.kind == "step"] for one in found] == [
-        ["success"]
-    ] * 2
-    assert [gate.begun() for gate in gates.values()] == [[handle.id] * 2 for handle in handles]
-    series = await store.transactions.statistics.read("60s")
-    assert series.total.ended["success"] == 2
+        async with worker_of(store, spark):
+            waited, *rated = await ended(handles)
+        await until(lambda: not Path(f"/proc/{java}").exists())
+    assert (waited.output, gate.begun()) == ({"waited": waited.id}, [waited.id, waited.id])
+    assert [one.output["n"] for one in rated] == list(range(20))
+    for one in (waited, *rated):
+        assert [entry.status for entry in one.trail if entry.kind == "step"] == ["success"]
+    assert (await store.transactions.statistics.read("600s")).total.ended["success"] == 21
+
+
+@pytest.mark.crash
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+async def test_a_killed_session(
+    store: penstock.Penstock, url: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its worker ends and says why; what it had goes to another one, as nobody's fault."""
+    gate = Gate(tmp_path)
+    handles = await start(store, "wait", gate.input)
+    with driver(url, "gpu") as process:
+        await until(gate.begun, LONG_S)
+        (java,) = children_of(process.pid)
+        os.kill(java, signal.SIGKILL)
+        out, errors = await asyncio.to_thread(process.communicate, timeout=LONG_S)
+    assert process.returncode == 1
+    assert errors.splitlines()[-1].startswith("penstock: the Spark session is gone")
+    assert "Worker" in out, "it had begun to work"
+    gate.open()
+    async with worker_of(store, spark):
+        (found,) = await ended(handles)
+    assert (found.output, gate.begun()) == ({"waited": found.id}, [found.id, found.id])
+    assert [(entry.status, entry.attempt) for entry in found.trail if entry.kind == "step"] == [
+        ("success", 1)
+    ]
 
 
 @pytest.mark.crash

@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from penstock.cli import channel, gateway, pipeline, serve, stream, tx, worker
+from penstock.cli import channel, doctor, gateway, pipeline, serve, spark, stream, tx, worker
 from penstock.errors import PenstockError
 from penstock.version import __version__
 
@@ -28,6 +28,8 @@ examples:
   penstock channel tail ./shop.pen room         whatever comes from now on
   penstock worker shop --store ./shop.pen       runs the steps that shop.py has
   penstock tx start checkout '{"cart": 42}' --store ./shop.pen
+  penstock spark run --store ./shop.pen --lake ./lake --streams orders
+  penstock doctor ./shop.pen                    what is missing, and what to do about it
 
 `penstock COMMAND --help` tells more about a command.
 """
@@ -50,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     tx.add_arguments(groups)
     pipeline.add_arguments(groups)
     gateway.add_arguments(groups)
+    spark.add_arguments(groups)
+    doctor.add_arguments(groups)
     arguments = parser.parse_args(argv)
     try:
         arguments.run(arguments)

@@ -135,8 +135,9 @@ def _workers(bench: Bench) -> None:
         (
             worker.id, worker.state, " ".join(worker.node_groups), f"{worker.running}/{worker.concurrency}",
             worker.ended, showing.moment(worker.started_ms), worker.host, worker.pid,
+            worker.labels.get("kind"),
         )
         for worker in found
     )  # fmt: skip
-    columns = ("worker", "state", "groups", "running", "ended", "started", "host", "pid")
+    columns = ("worker", "state", "groups", "running", "ended", "started", "host", "pid", "kind")
     print(showing.table(columns, rows))

@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import ModuleType
@@ -28,9 +28,9 @@ import penstock
 from penstock.cli.asking import STORE_VARIABLE, WHERE_HELP, positive, whole
 from penstock.cli.tx_archive import archiver_of
 from penstock.errors import ConfigError
+from penstock.lake import archives
 from penstock.loops import loop_factory, settle_memory
 from penstock.transactions import App, Worker
-from penstock.transactions.archive import open_archive
 from penstock.transactions.notifying import run_webhooks
 from penstock.transactions.pipelines import walk
 from penstock.transactions.worker.http_calls import HttpCaller
@@ -39,6 +39,11 @@ from penstock.webhooks.addresses import AddressPolicy, policy
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
+
+    from penstock.spark.steps import SparkWorker
+
+    AnyWorker = Worker | SparkWorker
+    Make = Callable[[penstock.Penstock, App, dict[str, Any]], AnyWorker]
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,15 +68,21 @@ def add_arguments(groups: _SubParsersAction[argparse.ArgumentParser]) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_options(parser, concurrency=64, groups="all its pipelines name")
+    parser.set_defaults(run=lambda arguments: work(arguments, _ordinary), refuse=parser.error)
+
+
+def add_options(parser: argparse.ArgumentParser, *, concurrency: int, groups: str) -> None:
+    """What every kind of worker can be told; ``groups`` says whom it works for if nobody does."""
     parser.add_argument("module", metavar="MODULE[:APP]",
                         help="has the steps; APP if it has several apps")  # fmt: skip
     parser.add_argument("--store", metavar="WHERE", default=os.environ.get(STORE_VARIABLE), help=WHERE_HELP)
     parser.add_argument("--node-group", metavar="NAME", action="append", default=[],
-                        help="whom it works for; repeatable (default: all its pipelines name)")  # fmt: skip
+                        help=f"whom it works for; repeatable (default: {groups})")  # fmt: skip
     parser.add_argument("--name", metavar="NAME", help="of this worker (default: host, process and chance)")
     how = parser.add_argument_group("how much")
-    how.add_argument("--concurrency", type=positive, default=64, metavar="N",
-                     help="transactions at a time (default: 64)")  # fmt: skip
+    how.add_argument("--concurrency", type=positive, default=concurrency, metavar="N",
+                     help=f"transactions at a time (default: {concurrency})")  # fmt: skip
     how.add_argument("--threads", type=positive, metavar="N", help="for steps that are not async")
     how.add_argument("--processes", type=positive, metavar="N", help="for steps that run in processes")
     how.add_argument("--lease-ms", type=positive, default=LEASE_MS, metavar="MS",
@@ -84,10 +95,14 @@ def add_arguments(groups: _SubParsersAction[argparse.ArgumentParser]) -> None:
                         help="deliver webhooks (default: if what that needs is installed)")  # fmt: skip
     beside.add_argument("--allow-network", metavar="CIDR", action="append", default=[],
                         help="private network that may be called, too; repeatable")  # fmt: skip
-    parser.set_defaults(run=_work, refuse=parser.error)
 
 
-def _work(arguments: argparse.Namespace) -> None:
+def _ordinary(ps: penstock.Penstock, app: App, options: dict[str, Any]) -> Worker:
+    return ps.transactions.worker(app, **options)
+
+
+def work(arguments: argparse.Namespace, make: Make) -> None:
+    """Run the worker that ``make`` makes, until it is told to stop."""
     if not arguments.store:
         arguments.refuse(f"say which store: --store WHERE, or the variable {STORE_VARIABLE}")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -95,7 +110,7 @@ def _work(arguments: argparse.Namespace) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     app = load_app(arguments.module)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_run(arguments, app))
+        runner.run(_run(arguments, app, make))
     _leave_behind()
 
 
@@ -182,25 +197,25 @@ def groups_of(app: App) -> list[str]:
 # ------------------------------------------------------------------------------------- running
 
 
-async def _run(arguments: argparse.Namespace, app: App) -> None:
+async def _run(arguments: argparse.Namespace, app: App, make: Make) -> None:
     # A server that is not there is told at once; one that goes away later is waited for.
     async with penstock.open(arguments.store, fail_fast=True):
         pass
     addresses = policy(arguments.allow_network)
     async with penstock.open(arguments.store) as ps, AsyncExitStack() as beside:
         if arguments.archive:
-            ps.with_archive(open_archive(arguments.archive))
-        worker = ps.transactions.worker(
-            app,
-            node_groups=arguments.node_group or groups_of(app),
-            concurrency=arguments.concurrency,
-            threads=arguments.threads,
-            processes=arguments.processes,
-            lease_ms=arguments.lease_ms,
-            grace_ms=arguments.grace_ms,
-            name=arguments.name,
-            http=HttpCaller(addresses),
-        )
+            ps.with_archive(archives.open(arguments.archive))
+        options = {
+            "node_groups": arguments.node_group or groups_of(app),
+            "concurrency": arguments.concurrency,
+            "threads": arguments.threads,
+            "processes": arguments.processes,
+            "lease_ms": arguments.lease_ms,
+            "grace_ms": arguments.grace_ms,
+            "name": arguments.name,
+            "http": HttpCaller(addresses),
+        }
+        worker = make(ps, app, options)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, _stop, worker, arguments.grace_ms)
@@ -217,7 +232,7 @@ async def _run(arguments: argparse.Namespace, app: App) -> None:
         print(f"Worker {worker.id} has stopped: {done.taken} taken, {done.ended} of them ended.", flush=True)
 
 
-def _stop(worker: Worker, grace_ms: int) -> None:
+def _stop(worker: AnyWorker, grace_ms: int) -> None:
     if worker.is_stopping:
         _LOG.warning("told twice: what runs is handed back at once")
     else:
@@ -226,7 +241,7 @@ def _stop(worker: Worker, grace_ms: int) -> None:
     worker.stop()
 
 
-def _announce(worker: Worker, arguments: argparse.Namespace, app: App) -> None:
+def _announce(worker: AnyWorker, arguments: argparse.Namespace, app: App) -> None:
     steps, pipelines = len(app.step_names), len(list(app.pipelines))
     where = _without_password(arguments.store)
     print(

@@ -1,4 +1,5 @@
-"""Numbers of transactions for a scrape: how many there are, and what happened in the last day.
+"""Numbers of transactions for a scrape: how many there are, what happened in the last day, and what the data
+pipeline does with them (``job_figures``).
 
 They are the store's, so every worker of every gateway tells the same; they are gauges, since a day goes by.
 Owners are not told apart: a label has few values.
@@ -18,6 +19,7 @@ from prometheus_client.metrics_core import Metric
 
 from penstock.clock import Clock, SystemClock
 from penstock.errors import PenstockError
+from penstock.gateway.job_figures import job_families
 from penstock.transactions import Transactions
 from penstock.transactions.looking import Overview
 from penstock.transactions.statistics import Sample
@@ -56,7 +58,8 @@ class TransactionFigures:
     async def _read(self) -> list[Metric]:
         overview = await self._facility.looking.overview()
         samples = await self._facility.statistics.totals()
-        return [_now(overview), *_last_day(samples)]
+        jobs = await job_families(self._facility.store.client)
+        return [_now(overview), *_last_day(samples), *jobs]
 
 
 def _now(overview: Overview) -> Metric:

@@ -1,6 +1,6 @@
-"""Spark starts in half the time: classes that it needs, loaded and checked once, kept in a file.
+"""Spark starts with half the work: classes that it needs, loaded and checked once, kept in a file.
 
-    penstock spark prepare            # once: about half a minute, 160 MB in the user's cache
+    penstock spark prepare            # once: about a minute, 190 MB in the user's cache
 
 Java calls that class data sharing. A session that does what most do is run once, and its JVM writes the
 classes it has loaded to an archive as it ends. From then on ``penstock.spark.session`` tells Java of it.
@@ -13,8 +13,8 @@ file in the user's cache    what it is
 ==========================  ====================================================================
 
 Rules: the key names the Java, the Spark and their places, so another version asks for another file. Java
-checks an archive against its jars and goes on without one that does not fit: it can be of no use, never
-wrong. It is not used where the caller sets ``spark.driver.extraJavaOptions``.
+checks an archive against its jars and goes on without one that does not fit: it may be useless, never wrong.
+It is not used where the caller sets ``spark.driver.extraJavaOptions``.
 """
 
 from __future__ import annotations

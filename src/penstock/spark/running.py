@@ -36,7 +36,7 @@ from penstock.spark.config import JobConfig, PipelineConfig, SessionConfig
 from penstock.spark.jobs.job import ContinuousJob, JobContext, JobReport, Numbers
 from penstock.spark.noticeboard import BEAT_MS, JobStatus, Notice, Noticeboard, read
 from penstock.spark.reasons import reason
-from penstock.spark.session import is_alive, session
+from penstock.spark.session import is_alive, is_started, session
 from penstock.spark.timetable import Timetable
 
 if TYPE_CHECKING:
@@ -63,23 +63,27 @@ class Sessions:
     def __init__(self, config: SessionConfig, given: SparkSession | None = None) -> None:
         """``given``: somebody else's, which is neither stopped nor replaced."""
         self._config = config
-        self._is_ours = given is None
+        self._is_given = given is not None
         self._current = given
+        #: to be stopped in the end: nobody in this process had one before
+        self._is_ours = False
+        self._has_died = False
         self._lock = threading.Lock()
 
     def get(self) -> SparkSession:
         with self._lock:
             if self._current is None:
                 config = self._config
+                self._is_ours = self._has_died or not is_started()
                 self._current = session(master=config.master, conf=config.conf, log=config.log)
             return self._current
 
     def suspect(self) -> None:
         """Something failed: was it Spark that died?"""
         with self._lock:
-            if self._is_ours and self._current is not None and not is_alive(self._current):
+            if self._current is not None and not self._is_given and not is_alive(self._current):
                 _LOG.warning("Spark has died; it is started again for the next pass")
-                self._current = None
+                self._current, self._has_died = None, True
 
     def close(self) -> None:
         with self._lock:

@@ -106,7 +106,10 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         },
     )
     assert (config.store, str(config.lake), config.session.conf) == (
-        str(Path("b.pen").absolute()), "lake", {"a": "1", "b": "3"})
+        str(Path("b.pen").absolute()),
+        "lake",
+        {"a": "1", "b": "3"},
+    )
     assert (options(config, "export").streams, options(config, "export").batch) == (["b"], 5)
 
 

@@ -136,10 +136,11 @@ class _Comparison:
         self._findings = findings
         rows = [(span.stream, span.first, span.end) for span in spans]
         self._limits = F.broadcast(context.spark.createDataFrame(rows, _SPANS))
+        self._lake, self._store = self._hashed(self._of_lake()), self._hashed(self._of_store())
 
     def run(self) -> None:
         # The lake first: what the store loses meanwhile is only in the lake then.
-        lake, store = _sums(self._lake()), _sums(self._store())
+        lake, store = _sums(self._lake), _sums(self._store)
         self._findings.count("ranges", len(lake.keys() | store.keys()))
         self._findings.count("messages", sum(sums[0] for sums in lake.values()))
         suspects = [key for key in lake.keys() | store.keys() if lake.get(key) != store.get(key)]
@@ -148,8 +149,8 @@ class _Comparison:
 
     def _compare_each(self, suspects: Sequence[tuple[str, int]]) -> None:
         chosen = F.broadcast(self._context.spark.createDataFrame(suspects, "stream STRING, range BIGINT"))
-        lake = self._lake().join(chosen, ["stream", "range"]).groupBy("stream", "offset")
-        store = self._store().join(chosen, ["stream", "range"])
+        lake = self._lake.join(chosen, ["stream", "range"]).groupBy("stream", "offset")
+        store = self._store.join(chosen, ["stream", "range"])
         pairs = lake.agg(F.count("*").alias("times"), F.min("hash").alias("hash")).join(
             store.select("stream", "offset", F.col("hash").alias("other")), ["stream", "offset"], "full"
         )
@@ -169,12 +170,12 @@ class _Comparison:
                 told = [_SENTENCES[name].format(*row[1:]) for row in rows if row[0] == name]
                 self._findings.differ(name, number, told)
 
-    def _lake(self) -> DataFrame:
+    def _of_lake(self) -> DataFrame:
         names = {span.stream for span in self._spans}
         paths = [file.path for file in self._snapshot.files if file.partition.get("stream") in names]
-        return self._hashed(read(self._context.spark, self._context.lake.table(TABLE), paths))
+        return read(self._context.spark, self._context.lake.table(TABLE), paths)
 
-    def _store(self) -> DataFrame:
+    def _of_store(self) -> DataFrame:
         options = {
             "url": self._context.url,
             "streams": json.dumps([span.stream for span in self._spans]),
@@ -184,7 +185,7 @@ class _Comparison:
             "failOnDataLoss": "false",
         }
         source = self._context.spark.read.format("penstock").schema(", ".join(_COLUMNS)).options(**options)
-        return self._hashed(source.load())
+        return source.load()
 
     def _hashed(self, messages: DataFrame) -> DataFrame:
         """Of what is compared: stream, offset, the number of its range, bytes, and a hash of everything."""
