@@ -44,6 +44,8 @@ class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     steps: list[str] = []
     #: working, stopping, …
     state: str = ""
+    #: what else there is to know: its ``kind``, if it is no ordinary one, and whatever that kind tells
+    labels: dict[str, str] = {}
 
 
 # The method ``list`` hides the type of that name from the annotations of its class.

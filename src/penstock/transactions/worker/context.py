@@ -85,6 +85,11 @@ class StepContext:
         return self._input
 
     @property
+    def input_json(self) -> bytes:
+        """… as it is kept, for who hands it on."""
+        return self._data
+
+    @property
     def output(self) -> Any:
         """For a function that undoes: what the step had given."""
         return None if self._done is None else from_json(self._done)

@@ -212,7 +212,7 @@ class Performer:
             given = ProcessInput(context)
         try:
             outcome = await loop.run_in_executor(
-                self._pools.get(function.runs_in), _outcome_of, function.name, function.function, given
+                self._pools.get(function.runs_in), outcome_of, function.name, function.function, given
             )
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -295,15 +295,15 @@ def _check(step: CheckFields, context: StepContext) -> Outcome:
 def _result(name: str, returned: Any) -> Outcome:
     if returned is None:
         return Done()
-    if isinstance(returned, Done):
-        return returned
+    if isinstance(returned, Outcome):
+        return returned  # a function that stands for others, which have come to it elsewhere
     try:
         return Done(to_json("what it returned", returned))
     except UsageError as error:
         return Failed(Ending.INTERNAL_ERROR, f"step {name!r}: {error}", ("OutputError",), is_fault=True)
 
 
-def _outcome_of(name: str, function: Callable[..., Any], given: Any) -> Outcome | TransactionError:
+def outcome_of(name: str, function: Callable[..., Any], given: Any) -> Outcome | TransactionError:
     """Call a function in the thread or process where this runs. What concerns the worker is given back."""
     try:
         return _result(name, function(given))

@@ -30,7 +30,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
@@ -79,6 +79,8 @@ _FIRST_PAUSE_MS: Final = 100
 _LONGEST_PAUSE_MS: Final = 5_000
 #: Well within the time after which a worker counts as dead.
 _LONGEST_BEAT_S: Final = 10.0
+#: Leases in one call of the script.
+_RENEWED_AT_ONCE: Final = 1_000
 
 
 class WorkerStatistics(msgspec.Struct):
@@ -112,6 +114,7 @@ class Worker:
         *,
         node_groups: Sequence[str] = ("default",),
         concurrency: int = 64,
+        max_concurrency: int = MAX_CONCURRENCY,
         lease_ms: int = LEASE_MS,
         grace_ms: int = GRACE_MS,
         name: str | None = None,
@@ -121,9 +124,10 @@ class Worker:
         forwarder: OutboxForwarder | None = None,
         duties: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
         on_beat: Callable[[Worker], Coroutine[Any, Any, None]] | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
-        if not 1 <= concurrency <= MAX_CONCURRENCY:
-            raise ConfigError(f"concurrency must be 1 to {MAX_CONCURRENCY}, not {concurrency}")
+        if not 1 <= concurrency <= max_concurrency:
+            raise ConfigError(f"concurrency must be 1 to {max_concurrency}, not {concurrency}")
         if not node_groups:
             raise ConfigError("node_groups must name at least one group")
         if lease_ms < 100:
@@ -136,12 +140,15 @@ class Worker:
         self._registry = registry
         #: what it was made with; wishes come and go
         self._own_concurrency = concurrency
+        self._max_concurrency = max_concurrency
         self._started_ms = SystemClock().now_ms()
         self._lease_ms = lease_ms
         self._grace_ms = grace_ms
         self._forwarder = forwarder
         self._duties = duties
         self._on_beat = on_beat
+        #: told with each heartbeat; whoever gave it may still change it
+        self._labels = {} if labels is None else labels
         self._pools = Pools(
             lambda: ThreadPoolExecutor(threads or min(concurrency, 64), "penstock-step"),
             lambda: Pools.processes(processes),
@@ -479,7 +486,12 @@ class Worker:
             _LOG.warning("worker %s cannot say that it lives: %s", self.id, error)
 
     async def _renew(self, place: int) -> None:
+        """All leases of a partition, by so many that nobody waits long for the store."""
         mine = [(held.record.id, held.record.token) for held in self._places if held.partition == place]
+        for start in range(0, max(1, len(mine)), _RENEWED_AT_ONCE):
+            await self._renew_some(place, mine[start : start + _RENEWED_AT_ONCE])
+
+    async def _renew_some(self, place: int, mine: Sequence[tuple[str, int]]) -> None:
         renewal = await self._store.renew(place, mine, self._lease_ms)
         self._note_due(place, renewal.next_ms)
         self._bell.set()
@@ -502,7 +514,7 @@ class Worker:
 
     def wish(self, concurrency: int | None) -> None:
         """Somebody wants more or fewer at a time; None: as it was made. Less takes effect as steps end."""
-        wanted = self._own_concurrency if concurrency is None else min(concurrency, MAX_CONCURRENCY)
+        wanted = self._own_concurrency if concurrency is None else min(concurrency, self._max_concurrency)
         if wanted != self._places.concurrency:
             self._places.concurrency = wanted
             self._places.fill()
@@ -531,6 +543,7 @@ class Worker:
             started_ms=self._started_ms,
             steps=self.app.step_names,
             state="stopping" if self._is_stopping else "working",
+            labels=dict(self._labels),
         )
 
     def statistics(self) -> WorkerStatistics:
