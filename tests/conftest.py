@@ -1,19 +1,43 @@
-"""Real servers for every suite: one of each kind, started on first use, shared by the session.
+"""Servers for every suite: one of each kind, started on first use, shared by the session.
 
     def test_something(real_server): ...        # runs once on Valkey and once on Redis
 
 Valkey comes from a wheel, so it must be there in CI; a ``redis-server`` is used where
-PATH has one. Locally, a test without its server is skipped and says why.
+PATH has one. Locally, a test without its server is skipped and says why. Who wants a test to run on
+several kinds of places has them from ``tests/places.py``.
 """
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
 from collections.abc import Iterator
 
+import httpcore
 import pytest
 
-from penstock.testing.servers import Kind, RealServer, ServerUnavailableError, find_server
+import penstock.blocking
+from penstock.engine.scripting import runtime, sandbox
+from penstock.testing.own_server import PenstockServer
+from penstock.testing.servers import (
+    Kind,
+    RealCluster,
+    RealServer,
+    ServerUnavailableError,
+    find_server,
+    start_cluster,
+)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Tens of thousands of tests stay until the end: the collector need not look at them again and again.
+
+    A full collection would take a second, in the middle of some test that counts milliseconds.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 class RealServers:
@@ -67,3 +91,52 @@ def redis_server(real_servers: RealServers) -> RealServer:
 def valkey_server(real_servers: RealServers) -> RealServer:
     """An empty Valkey, which every test run has."""
     return real_servers.get("valkey")
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[RealCluster]:
+    """Three primaries without replicas, as the last test left them."""
+    with start_cluster(3, 0) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def own_cluster(cluster: RealCluster) -> RealCluster:
+    """The same, emptied. Do not reconfigure it, and leave its slots where they are."""
+    for node in cluster.primaries:
+        node.reset()
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockServer]:
+    """``penstock serve``, as the last test left it."""
+    path = tmp_path_factory.mktemp("served") / "store.pen"
+    with PenstockServer(path, durability="relaxed") as server:
+        yield server
+
+
+@pytest.fixture
+def own_server(shared_server: PenstockServer) -> PenstockServer:
+    """The same, emptied."""
+    with penstock.blocking.open(shared_server.url) as client:
+        client.execute("FLUSHALL")
+        client.execute("SCRIPT", "FLUSH")
+    return shared_server
+
+
+#: Functions whose answers stay the same: certificates of all authorities, bytecode of scripts.
+_WORKED_OUT_ONCE = (
+    (httpcore, "default_ssl_context"),
+    (sandbox, "keep_all_frames"),
+    (runtime, "keep_frames"),
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def worked_out_once() -> Iterator[None]:
+    """Tests open thousands of stores and senders; a program opens one, and need not keep such things."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in _WORKED_OUT_ONCE:
+            patch.setattr(module, name, functools.lru_cache(maxsize=1_000)(getattr(module, name)))
+        yield

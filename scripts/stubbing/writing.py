@@ -101,9 +101,14 @@ class Stub:
         ours: list[str] = []
         others: list[str] = []
         for module, names in sorted(modules.items()):
-            lines = wrapped(f"from {module} import ", sorted(names, key=_import_order), "", "(", ")")
-            lines = lines if names else []
-            lines += [f"from {module} import {alias}" for alias in sorted(aliases.get(module, ()))]
+            plain = sorted(names, key=_import_order)
+            blocks = [(alias, [f"from {module} import {alias}"]) for alias in aliases.get(module, ())]
+            if plain:
+                blocks.append((plain[0], wrapped(f"from {module} import ", plain, "", "(", ")")))
+            # Each by its first name.
+            lines = [
+                line for _, block in sorted(blocks, key=lambda one: _import_order(one[0])) for line in block
+            ]
             (ours if module.partition(".")[0] == PACKAGE else others).extend(lines)
         return [*others, "", *ours]
 

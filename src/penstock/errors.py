@@ -89,7 +89,8 @@ class StoreBusyError(StoreError):
 
 
 class LakeError(StoreError):
-    """A table of the lake could not do what was asked; the message names it. Readers see it as it was before."""
+    """A table of the lake could not do what was asked; the message names it. Readers see it as it was
+    before."""
 
 
 class ConnectionLostError(PenstockError):

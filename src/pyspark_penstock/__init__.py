@@ -1,4 +1,5 @@
-"""Where Spark finds the format "penstock" by itself: it looks into every package whose name begins with ``pyspark_``.
+"""Where Spark finds the format "penstock" by itself: it looks into every package whose name begins with
+``pyspark_``.
 
 Nothing else is here. The source is ``penstock.spark.source``.
 """

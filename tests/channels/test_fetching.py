@@ -5,11 +5,20 @@ from __future__ import annotations
 import asyncio
 import uuid
 
+import pytest
+
 import penstock
 from penstock.channels import Batch, Channel, ChannelStore
-from tests.channels.conftest import EXPIRE_MS, ids, keys_of, number_at, numbered, set_clocks, until
+from tests import places
+from tests.channels.conftest import EVERY_PROTOCOL, EXPIRE_MS, ids, keys_of, number_at, numbered, set_clocks
+from tests.places import until
 
 MIB = 1024 * 1024
+
+
+@pytest.fixture(params=EVERY_PROTOCOL)
+def url(request: pytest.FixtureRequest) -> str:
+    return places.url_of(request.param, request)
 
 
 async def test_the_same_comes_until_it_is_acknowledged(room: Channel) -> None:

@@ -7,7 +7,8 @@ import time
 
 import penstock
 from penstock.channels import Channel, ChannelStore, Subscription
-from tests.channels.conftest import TTL_S, ids, number_at, numbered, until
+from tests.channels.conftest import TTL_S, ids, number_at, numbered
+from tests.places import until
 
 LONG_MS = 60_000
 

@@ -30,6 +30,7 @@ from penstock.channels.clocks import MAX, MIN, following
 from penstock.errors import SubscriptionNotFoundError
 from tests.channels.conftest import TTL_S
 from tests.conftest import RealServers
+from tests.effort import IS_CI, scaled
 
 LONG_MS = 3_600_000
 _numbers = itertools.count()
@@ -309,7 +310,9 @@ def test_random_sequences(place: str) -> None:
             run_state_machine_as_test(
                 lambda: Machine(runner, ps, store),  # type: ignore[arg-type]  # it is called
                 settings=settings(
-                    max_examples=200,
+                    max_examples=scaled(80),
+                    derandomize=IS_CI,
+                    print_blob=True,
                     stateful_step_count=40,
                     deadline=None,
                     database=None,

@@ -11,8 +11,8 @@ import pytest
 from penstock.channels.stores import ChannelStores
 from penstock.errors import ReceiptError, SubscriptionNotFoundError
 from penstock.testing.servers import RealServer
-from tests.channels.conftest import until
 from tests.channels.test_stores_support import ALICE, CHANNEL, Room, ids, numbered, opened, three_servers
+from tests.places import until
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,8 @@ from penstock.errors import (
     UnavailableError,
 )
 from penstock.webhooks.breaker import BreakerState
-from tests.channels.conftest import until
 from tests.channels.test_stores_support import ALICE, CHANNEL, Room, child, ids, numbered, opened
+from tests.places import until
 
 
 @pytest.fixture

@@ -22,9 +22,10 @@ from penstock.channels.stores import ChannelStores
 from penstock.clock import ManualClock
 from penstock.errors import SubscriptionNotFoundError, UnavailableError
 from tests.channels.test_stores_support import ALICE, CHANNEL, Room, child, ids, opened
+from tests.effort import scaled
 
 STEPS = 150
-SEEDS = range(int(os.environ.get("PENSTOCK_STORES_SEEDS", "12")))
+SEEDS = range(int(os.environ.get("PENSTOCK_STORES_SEEDS", scaled(8))))
 
 
 class Walk:

@@ -22,8 +22,8 @@ from penstock.channels.stores import ChannelStores
 from penstock.errors import UnavailableError
 from penstock.testing.servers import RealServer
 from penstock.webhooks.breaker import BreakerPolicy, BreakerState
-from tests.channels.conftest import until
 from tests.channels.test_stores_support import CHANNEL, Room, ids, numbered, opened, three_servers
+from tests.places import until
 
 #: Left alone for so long that a test is over before: nobody comes back by himself.
 FOR_LONG = BreakerPolicy(failures=1, open_ms=600_000, max_open_ms=600_000)

@@ -13,7 +13,8 @@ import penstock
 from penstock.channels import Channel, ChannelStore, keys
 from penstock.errors import SubscriptionNotFoundError
 from penstock.testing.servers import RealCluster
-from tests.channels.conftest import ids, number_at, numbered, only_on, until
+from tests.channels.conftest import ids, number_at, numbered, only_on
+from tests.places import until
 
 #: Longer than anything here takes: a poll that returns was woken.
 LONG_MS = 60_000
@@ -71,6 +72,7 @@ async def test_no_message_slips_between_looking_and_waiting(room: Channel, other
         await alice.ack(batch)
 
 
+@only_on("embedded", "server", "cluster")
 async def test_two_thousand_waiting_fetches(store: ChannelStore) -> None:
     rooms = [Channel(store, f"room-{number}") for number in range(100)]
     subscriptions = [await room.subscribe(f"s{number}") for room in rooms for number in range(20)]
@@ -178,6 +180,7 @@ asyncio.run(main())
 """
 
 
+@only_on("embedded", "server", "cluster")
 async def test_a_publisher_in_another_process(url: str, room: Channel, store: ChannelStore) -> None:
     alice = await room.subscribe("alice")
     process = await asyncio.create_subprocess_exec(

@@ -8,13 +8,12 @@ killed can be read from the store: it pushed as many as it counted, or one more.
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from penstock.engine import Engine, LocalSession
+from tests.forking import CONTEXT
 
-_CONTEXT = multiprocessing.get_context("spawn")
 _READY_WITHIN_S = 30.0
 
 
@@ -42,8 +41,8 @@ class BusyPeer:
     """A process of its own, at work from the beginning."""
 
     def __init__(self, path: Path, peer: int, n_lists: int) -> None:
-        pipe, theirs = _CONTEXT.Pipe()
-        self._process = _CONTEXT.Process(target=_work, args=(str(path), peer, n_lists, theirs), daemon=True)
+        pipe, theirs = CONTEXT.Pipe()
+        self._process = CONTEXT.Process(target=_work, args=(str(path), peer, n_lists, theirs), daemon=True)
         self._process.start()
         try:
             assert pipe.poll(_READY_WITHIN_S), "the other process did not start"

@@ -8,16 +8,15 @@ that go together share a hash tag, so that the same test runs on all of them.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import penstock
 from penstock.testing.servers import HOST, RealCluster, RealServer, start_cluster
+from tests.places import until
 
 #: A script that keeps the server busy for a while.
 SLOW = "for i = 1, 6e7 do end return 1"
@@ -71,13 +70,6 @@ def name_of(node: RealServer) -> str:
     return f"{HOST}:{node.port}"
 
 
-async def until(condition: Callable[[], Any], limit_s: float = 15) -> None:
-    """Wait for something that must come true."""
-    async with asyncio.timeout(limit_s):
-        while not condition():
-            await asyncio.sleep(0.002)
-
-
 class SharedCluster:
     """The session's cluster, started when the first test needs it."""
 
@@ -105,11 +97,11 @@ def shared_cluster() -> Iterator[SharedCluster]:
 
 
 @pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest) -> Place:
     kind, _, word = request.param.partition("-")
     protocol = int(word)
     if kind == "embedded":
-        return Place(kind, protocol, str(tmp_path / "store.pen"))
+        return Place(kind, protocol, str(request.getfixturevalue("tmp_path") / "store.pen"))
     if kind == "server":
         server = request.getfixturevalue("real_servers").get("valkey")
         return Place(kind, protocol, server.url, (server,))

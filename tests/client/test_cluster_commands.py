@@ -9,8 +9,9 @@ import pytest
 import penstock
 from penstock.errors import CommandError, CommandTimeoutError, ConfigError, NotSentError, UsageError
 from penstock.protocol.slots import key_slot
-from tests.client.conftest import CLUSTERS, SLOW, OpenClient, Place, name_of, until
+from tests.client.conftest import CLUSTERS, SLOW, OpenClient, Place, name_of
 from tests.client.test_blocked import waits
+from tests.places import until
 
 #: One key for each primary of the cluster, in their order.
 KEYS = ["b", "c", "a"]

@@ -59,7 +59,7 @@ async def in_peace(caplog: pytest.LogCaptureFixture) -> AsyncIterator[None]:
 @pytest.fixture(scope="module")
 def own_cluster() -> Iterator[RealCluster]:
     """For this module alone: it does not stay as it is."""
-    options = {"cluster-node-timeout": "1000", "repl-ping-replica-period": "1"}
+    options = {"cluster-node-timeout": "2000", "repl-ping-replica-period": "1"}
     with start_cluster(3, 1, options=options) as running:
         yield running
 
@@ -162,7 +162,7 @@ async def move_between(source: RealServer, target: RealServer, slots: list[int],
 
 
 @pytest.mark.parametrize(
-    ("protocol", "policy", "rounds"), [(3, "dedicated", 5), (2, "interrupt", 3), (3, "block", 1)]
+    ("protocol", "policy", "rounds"), [(3, "dedicated", 2), (2, "interrupt", 2), (3, "block", 1)]
 )
 async def test_slots_move_back_and_forth(
     cluster: RealCluster, protocol: int, policy: str, rounds: int

@@ -8,7 +8,8 @@ import pytest
 
 import penstock
 from penstock.testing.servers import RealServer
-from tests.client.conftest import ALONE, CLUSTERS, OpenClient, Place, name_of, until
+from tests.client.conftest import ALONE, CLUSTERS, OpenClient, Place, name_of
+from tests.places import until
 
 pytestmark = pytest.mark.usefixtures("replicas_are_known")
 

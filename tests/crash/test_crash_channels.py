@@ -11,12 +11,10 @@ next process of the name goes on where the last one was killed. At the end each 
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import random
 import sys
 import time
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +26,15 @@ from penstock.engine.check import check_store, find_leftovers
 from tests.crash import channel_workers
 from tests.crash.channel_ledger import Books, judge, judge_order, judge_subscriber
 from tests.crash.channel_workers import PUBLISHERS, SUBSCRIBERS, url_of
+from tests.effort import seed_of
+from tests.forking import CONTEXT, ForkServerProcess
 
 BUDGET_S = float(os.environ.get("PENSTOCK_CRASH_SECONDS", "5"))
-SEED = int(os.environ.get("PENSTOCK_CRASH_SEED", random.randrange(1 << 32)))
+SEED = seed_of("PENSTOCK_CRASH_SEED")
 
 #: Nothing takes so long on a living machine, however busy.
 HANGS_S = 60.0
 _MEAN_PAUSE_S = 0.08
-
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.crash.channel_workers"])
 
 
 class Storm:
@@ -70,7 +67,7 @@ class Storm:
 
     def _spawn(self, name: str) -> None:
         args = (str(self._store), str(self._logs / f"{name}.log"), self._chance.randrange(1 << 32))
-        self._processes[name] = _CONTEXT.Process(target=channel_workers.work, args=args)
+        self._processes[name] = CONTEXT.Process(target=channel_workers.work, args=args)
         self._processes[name].start()
 
     def _kill(self, name: str) -> None:

@@ -4,14 +4,13 @@ Several workers share a port and a store, publishers and subscribers call them, 
 replaced at random (see ``gateway_clients`` for what they do, ``gateway_ledger`` for how it is judged). In
 rounds: at the end of each all are killed at once.
 
-    PENSTOCK_CRASH_SECONDS   how long in all; 20 unless given
+    PENSTOCK_CRASH_SECONDS   how long in all; 8 unless given
     PENSTOCK_CRASH_SEED      the random choices of an earlier run, which prints it
 """
 
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import re
@@ -20,7 +19,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
@@ -32,9 +30,11 @@ from tests.crash.gateway_clients import PUBLISHERS, SUBSCRIBERS, Caller, polling
 from tests.crash.gateway_ledger import Books, Receipts, judge
 from tests.crash.gateway_worker import listener, spawn
 from tests.crash.stream_workers import StreamLog
+from tests.effort import seed_of
+from tests.forking import CONTEXT, ForkServerProcess
 
-BUDGET_S = float(os.environ.get("PENSTOCK_CRASH_SECONDS", "20"))
-SEED = int(os.environ.get("PENSTOCK_CRASH_SEED", random.randrange(1 << 32)))
+BUDGET_S = float(os.environ.get("PENSTOCK_CRASH_SECONDS", "8"))
+SEED = seed_of("PENSTOCK_CRASH_SEED")
 
 #: Nothing takes so long on a living machine, however busy.
 HANGS_S = 60.0
@@ -44,9 +44,6 @@ _ROUND_S = 10.0
 _MEAN_PAUSE_S = 0.25
 #: Of the kills: a worker takes a second or two to start.
 _SHARE_OF_WORKERS = 0.15
-
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.crash.gateway_clients"])
 
 
 class Crowd:
@@ -111,7 +108,7 @@ class Crowd:
 
     def _start(self, name: str) -> ForkServerProcess:
         args = (name, self._port, str(self._logs / f"{name}.log"), self._chance.randrange(1 << 32))
-        client = _CONTEXT.Process(target=gateway_clients.work, args=args)
+        client = CONTEXT.Process(target=gateway_clients.work, args=args)
         client.start()
         return client
 

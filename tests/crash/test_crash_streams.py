@@ -4,20 +4,18 @@ Processes write, read for groups, evict and compact, embedded and through a serv
 replaced at random (see ``stream_workers`` for what they do, ``stream_ledger`` for how it is judged). In
 rounds: at the end of each all are killed at once, and the store is judged.
 
-    PENSTOCK_CRASH_SECONDS   how long in all; 20 unless given
+    PENSTOCK_CRASH_SECONDS   how long in all; 8 unless given
     PENSTOCK_CRASH_SEED      the random choices of an earlier run, which prints it
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +27,11 @@ from penstock.testing.own_server import PenstockServer
 from tests.crash import stream_ledger, stream_workers
 from tests.crash.stream_ledger import Books, Try
 from tests.crash.stream_workers import GROUPS, SETUP
+from tests.effort import seed_of
+from tests.forking import CONTEXT, ForkServerProcess
 
-BUDGET_S = float(os.environ.get("PENSTOCK_CRASH_SECONDS", "20"))
-SEED = int(os.environ.get("PENSTOCK_CRASH_SEED", random.randrange(1 << 32)))
+BUDGET_S = float(os.environ.get("PENSTOCK_CRASH_SECONDS", "8"))
+SEED = seed_of("PENSTOCK_CRASH_SEED")
 
 #: Nothing takes so long on a living machine, however busy.
 HANGS_S = 60.0
@@ -45,9 +45,6 @@ _CREW = [
     ("reader", False), ("reader", False), ("reader", True),
     ("once", False), ("tender", False), ("tender", True),
 ]  # fmt: skip
-
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.crash.stream_workers"])
 
 
 class Storm:
@@ -108,7 +105,7 @@ class Storm:
             str(self._logs / f"{name}.log"),
             self._chance.randrange(1 << 32),
         )
-        process = _CONTEXT.Process(target=stream_workers.work, args=args)
+        process = CONTEXT.Process(target=stream_workers.work, args=args)
         process.start()
         return process
 

@@ -12,7 +12,7 @@ are judged:
 5. Each end was told by webhook, at least once, always under the same id.
 6. The archive holds each transaction once, children too, and the store none.
 
-    PENSTOCK_CRASH_SECONDS   how long; 5 unless given
+    PENSTOCK_CRASH_SECONDS   how long; 4 unless given
     PENSTOCK_CRASH_SEED      the random choices of an earlier run, which prints it
 """
 
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import os
 import random
 import subprocess
@@ -29,7 +28,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +40,17 @@ from penstock.transactions.model import Transaction
 from tests.crash import gateway_worker, transaction_workers
 from tests.crash.stream_workers import read_lines
 from tests.crash.transaction_workers import EFFECTS, ENDINGS, NAMES, STARTERS, STREAM
+from tests.effort import seed_of
+from tests.forking import CONTEXT, ForkServerProcess
 from tests.webhooks.receiver import Receiver
 
-BUDGET_S = float(os.environ.get("PENSTOCK_CRASH_SECONDS", "5"))
-SEED = int(os.environ.get("PENSTOCK_CRASH_SEED", random.randrange(1 << 32)))
+BUDGET_S = float(os.environ.get("PENSTOCK_CRASH_SECONDS", "4"))
+SEED = seed_of("PENSTOCK_CRASH_SEED")
 
 #: Nothing takes so long on a living machine, however busy.
 HANGS_S = 120.0
 _MEAN_PAUSE_S = 0.12
 GATEWAYS = ("g0", "g1")
-
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.crash.transaction_workers"])
 
 
 class Storm:
@@ -108,7 +105,7 @@ class Storm:
             self._processes[name] = gateway_worker.spawn(self._config, self._listener, log)
             return
         args = (self._url, str(self._logs / f"{name}.log"), self._chance.randrange(1 << 32), self._extra)
-        self._processes[name] = _CONTEXT.Process(target=transaction_workers.live, args=args)
+        self._processes[name] = CONTEXT.Process(target=transaction_workers.live, args=args)
         self._processes[name].start()
 
     def kill(self, name: str) -> None:

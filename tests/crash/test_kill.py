@@ -3,13 +3,12 @@
 Real processes work on one directory, embedded and through a server, and are killed and
 replaced at random (see ``workers`` for what they do, ``ledger`` for how it is judged).
 
-    PENSTOCK_CRASH_SECONDS   how long in all; 60 unless given
+    PENSTOCK_CRASH_SECONDS   how long in all; 15 unless given
     PENSTOCK_CRASH_SEED      the random choices of an earlier run, which prints it
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import sys
@@ -17,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +26,17 @@ from penstock.engine.check import check_store, find_leftovers
 from penstock.testing.own_server import PenstockServer
 from tests.crash import ledger, workers
 from tests.crash.ledger import Diary
+from tests.effort import seed_of
+from tests.forking import CONTEXT, ForkServerProcess
 
-BUDGET_S = float(os.environ.get("PENSTOCK_CRASH_SECONDS", "60"))
-SEED = int(os.environ.get("PENSTOCK_CRASH_SEED", random.randrange(1 << 32)))
+BUDGET_S = float(os.environ.get("PENSTOCK_CRASH_SECONDS", "15"))
+SEED = seed_of("PENSTOCK_CRASH_SEED")
 
 #: Nothing takes so long on a living machine, however busy.
 HANGS_S = 60.0
 _MEAN_PAUSE_S = 0.04
-_SERVER_LIFE_S = 4.0
-_CHECK_EVERY_S = 5.0
+_SERVER_LIFE_S = 2.0
+_CHECK_EVERY_S = 2.0
 
 #: role, whether through the server
 _VICTIMS = [
@@ -45,9 +45,6 @@ _VICTIMS = [
     ("mover", False), ("mover", True),
     ("listener", False), ("listener", True),
 ]  # fmt: skip
-
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.crash.workers"])
 
 
 @dataclass
@@ -105,7 +102,7 @@ class Siege:
         port_file = str(self._port_file) if remote else None
         log = str(self.logs / f"{name}.log")
         seed = self._chance.randrange(1 << 32)
-        process = _CONTEXT.Process(
+        process = CONTEXT.Process(
             target=workers.work, args=(role, str(self._store), self._durability, port_file, log, seed)
         )
         process.start()

@@ -32,7 +32,7 @@ from penstock.loops import loop_factory
 from penstock.transactions import App, Function, Parallel, Pipeline, Query, Retry, StepContext, Wait
 from penstock.transactions.archive import Archiver, open_archive
 from penstock.transactions.notifying import run_webhooks
-from penstock.webhooks import addresses
+from penstock.webhooks import WorkerSettings, addresses
 from tests.crash.gateway_clients import Caller
 from tests.crash.stream_workers import StreamLog, read_lines
 
@@ -193,7 +193,8 @@ async def archive(life: Life) -> None:
 
 async def notify(life: Life) -> None:
     policy = addresses.policy(["127.0.0.0/8"])
-    async with run_webhooks(life.ps, life.ps.transactions.store, policy=policy):
+    store, leases = life.ps.transactions.store, WorkerSettings(lease_ms=1_000)
+    async with run_webhooks(life.ps, store, policy=policy, worker=leases):
         await asyncio.Event().wait()
 
 

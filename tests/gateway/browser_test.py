@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.conftest import until
 from tests.gateway.harness import V1Worker, on_one_place, v1_worker
+from tests.places import until
 
 HERE = Path(__file__).parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")

@@ -10,6 +10,7 @@ The client (:func:`ask`) sends exactly the bytes of the target that it is given,
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import pytest
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -26,11 +28,19 @@ from uvicorn.server import ServerState
 from penstock.gateway.assembly import make_application, open_services
 from penstock.gateway.config import GatewayConfig, load
 from penstock.gateway.services import Services
-from penstock.testing.servers import RealCluster, start_cluster
 
 PLACES = ("embedded", "valkey", "cluster")
 #: Bodies of tests are small; nothing may hang for longer.
 LIMIT_S = 30.0
+
+
+@pytest.fixture(scope="session", autouse=True)
+def schemas() -> Iterator[None]:
+    """Schemas of the API are worked out once, not for each of the gateways that tests start."""
+    components = functools.cache(msgspec.json.schema_components)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(msgspec.json, "schema_components", lambda kinds, **how: components(tuple(kinds), **how))
+        yield
 
 
 # ------------------------------------------------------------------------------ the client
@@ -216,21 +226,13 @@ async def run_worker(config: GatewayConfig) -> AsyncIterator[Worker]:
 Start = Callable[..., Awaitable[Worker]]
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[RealCluster]:
-    with start_cluster(3, 0) as cluster:
-        yield cluster
-
-
 def storage_at(place: str, request: pytest.FixtureRequest, folder: Path) -> dict[str, Any]:
     """The entry of an empty storage in a configuration file."""
     if place == "embedded":
         return {"embedded": {"directory": str(folder / "store.pen"), "durability": "relaxed"}}
     if place == "cluster":
-        cluster = request.getfixturevalue("cluster")
-        for node in cluster.primaries:
-            node.reset()
-        return {"redis": {"cluster": [f"127.0.0.1:{node.port}" for node in cluster.primaries]}}
+        nodes = request.getfixturevalue("own_cluster").primaries
+        return {"redis": {"cluster": [f"127.0.0.1:{node.port}" for node in nodes]}}
     return {
         "redis": {"singleNode": f"127.0.0.1:{request.getfixturevalue('real_servers').get('valkey').port}"}
     }
@@ -274,13 +276,3 @@ def start(starter: Start, storage: dict[str, Any]) -> Start:
 async def gateway(start: Start) -> Worker:
     """A worker without any settings."""
     return await start()
-
-
-async def until(condition: Callable[[], Any], limit_s: float = 20) -> None:
-    """Wait for something that must come true; it may have to be asked for."""
-    async with asyncio.timeout(limit_s):
-        while True:
-            found = condition()
-            if await found if isinstance(found, Awaitable) else found:
-                return
-            await asyncio.sleep(0.005)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -15,30 +15,18 @@ import penstock
 from penstock.clock import ManualClock, SystemClock
 from penstock.errors import ConfigError, PenstockError, UsageError
 from penstock.gateway.auth import Action, AuthRejected, Rejection, Revocations, TokenStore
-from penstock.testing.servers import RealCluster, RealServer, find_server, start_cluster
+from penstock.testing.servers import RealServer, find_server
+from tests import places
 
 PLACES = ("embedded", "valkey", "redis", "cached-valkey", "cluster")
 HOUR_S = 3600
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[RealCluster]:
-    with start_cluster(3, 0) as cluster:
-        yield cluster
-
-
 @pytest.fixture(params=PLACES)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "embedded":
-        return f"embedded:{tmp_path / 'store.pen'}?durability=relaxed"
-    if request.param == "cluster":
-        found: RealCluster = request.getfixturevalue("cluster")
-        for node in found.primaries:
-            node.reset()
-        return found.url.replace("redis://", "redis-cluster://")
-    kind = request.param.removeprefix("cached-")
-    address = request.getfixturevalue("real_servers").get(kind).url
-    return address if kind == request.param else f"{address}?client_cache_entries=100"
+def url(request: pytest.FixtureRequest) -> str:
+    if request.param == "cached-valkey":
+        return f"{places.url_of('valkey', request)}?client_cache_entries=100"
+    return places.url_of(request.param, request)
 
 
 @pytest.fixture
@@ -120,9 +108,10 @@ async def test_revoking_again_never_shortens(ps: penstock.Penstock) -> None:
     assert await ps.ttl("jwt.{t1}.revoke") == -1
 
 
+@pytest.mark.parametrize("url", ["embedded", "valkey"], indirect=True)
 async def test_revocations_end_by_themselves(ps: penstock.Penstock) -> None:
     revocations = Revocations(ps)
-    await revocations.revoke("t1", now_s() + 2)
+    await revocations.revoke("t1", now_s() + 3)
     assert await revocations.is_revoked("t1")
     async with asyncio.timeout(15):
         while await revocations.is_revoked("t1"):

@@ -15,9 +15,10 @@ from standardwebhooks import Webhook
 from penstock.errors import ConfigError
 from penstock.gateway.assembly import open_services
 from penstock.gateway.datp.converting import Converter
-from tests.gateway.conftest import config_of, until
+from tests.gateway.conftest import config_of
 from tests.gateway.harness import on_both_places, on_every_place, on_one_place
 from tests.gateway.shop import ACME, TOKENS, Shop, open_shop
+from tests.places import until
 from tests.webhooks.receiver import Receiver
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")

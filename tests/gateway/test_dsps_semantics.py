@@ -10,7 +10,8 @@ from collections.abc import Awaitable
 from time import monotonic
 from typing import Any
 
-from tests.gateway.conftest import Answer, Connection, Start, Worker, polling, until
+from tests.gateway.conftest import Answer, Connection, Start, Worker, polling
+from tests.places import until
 
 MALFORMED = "dsps.storage.ack-handle-malformed"
 
@@ -115,7 +116,7 @@ async def test_a_long_poll_is_answered_by_the_first_message(gateway: Worker) -> 
     began = monotonic()
     await gateway.publish("m-1")
     assert [each["messageID"] for each in (await poll).json["messages"]] == ["m-1"]
-    assert monotonic() - began < 3
+    assert monotonic() - began < 15
 
 
 async def test_a_long_poll_hears_what_another_worker_is_given(start: Start) -> None:

@@ -28,9 +28,10 @@ from schemathesis.checks import (
 )
 from schemathesis.core.failures import FailureGroup
 
+from tests.effort import scaled
 from tests.gateway.whole import ADMIN, Whole, whole_worker
 
-EXAMPLES = 25
+EXAMPLES = scaled(10)
 #: How long one answer may take; streams of events end before, since they are asked to.
 LIMIT_S = 10.0
 CHECKS = [

@@ -98,7 +98,7 @@ async def test_what_does_not_end_is_cut_off_in_time():
         await began.wait()
         began_s = asyncio.get_running_loop().time()
         await server.stop(0.3)
-        assert 0.25 < asyncio.get_running_loop().time() - began_s < 2
+        assert 0.25 < asyncio.get_running_loop().time() - began_s < 15
         assert cancelled.is_set()
         assert await client.is_closed()
         assert server.statistics()["connections"] == 0

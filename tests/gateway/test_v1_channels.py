@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.conftest import until
 from tests.gateway.harness import (
     TOKENS,
     RawClient,
@@ -20,6 +19,7 @@ from tests.gateway.harness import (
     on_one_place,
     v1_worker,
 )
+from tests.places import until
 
 MESSAGES = "/v1/channels/room/messages"
 ANN = "/v1/channels/room/subscriptions/ann"

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from penstock.testing.servers import RealServer, find_server
-from tests.gateway.conftest import until
 from tests.gateway.harness import (
     TOKENS,
     Event,
@@ -23,6 +22,7 @@ from tests.gateway.harness import (
     on_one_place,
     v1_worker,
 )
+from tests.places import until
 
 EVENTS = "/v1/channels/room/subscriptions/ann/events"
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from penstock.version import __version__
-from tests.gateway.conftest import until
 from tests.gateway.harness import RawClient, on_both_places, on_one_place
 from tests.gateway.whole import ADMIN, Whole, whole_worker
+from tests.places import until
 
 
 @pytest.fixture

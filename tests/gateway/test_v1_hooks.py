@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.gateway.conftest import until
 from tests.gateway.harness import on_both_places, on_one_place
 from tests.gateway.whole import ADMIN, Whole, whole_worker
+from tests.places import until
 
 HOOKS = "/v1/webhooks"
 #: A name that no resolver knows: every attempt fails at once, and nothing leaves this machine.

@@ -14,7 +14,6 @@ import jwt
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tests.gateway.conftest import until
 from tests.gateway.harness import (
     TOKENS,
     Socket,
@@ -25,6 +24,7 @@ from tests.gateway.harness import (
     on_one_place,
     v1_worker,
 )
+from tests.places import until
 from tests.unit.gateway.auth.signing import ISSUER, SECRET
 
 

@@ -12,9 +12,9 @@ import pytest
 import penstock
 from penstock.gateway.v1.stream_reading import Page, StreamReader
 from penstock.testing.servers import RealServer
-from tests.gateway.conftest import until
 from tests.gateway.harness import RawClient, on_both_places, on_one_place
 from tests.gateway.whole import ADMIN, ORDERS, Whole, append, code_of, data_of, on_every_place, whole_worker
+from tests.places import until
 
 GROUP = ORDERS + "/groups/billing"
 

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.gateway.conftest import until
 from tests.gateway.harness import on_both_places, on_one_place
 from tests.gateway.whole import ORDERS, Whole, append, code_of, data_of, on_every_place, whole_worker
+from tests.places import until
 
 GROUP = ORDERS + "/groups/billing"
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from penstock.transactions import Delay, Limit, Parallel, Wait
-from tests.gateway.conftest import until
 from tests.gateway.harness import RawClient, on_both_places, on_every_place, on_one_place
 from tests.gateway.shop import ADMIN, GROUP, Shop, open_shop
 from tests.gateway.whole import code_of
+from tests.places import until
 
 
 @pytest.fixture
@@ -270,18 +270,22 @@ async def test_pages(shop: Shop) -> None:
 
 
 @on_one_place
-async def test_the_archive(tmp_path: Path, storage: dict[str, Any]) -> None:
+@pytest.mark.parametrize("kind", ["files", "lake"])
+async def test_the_archive(tmp_path: Path, storage: dict[str, Any], kind: str) -> None:
     pytest.importorskip("pyarrow")
-    from penstock.transactions.archive import Archiver, open_archive
+    from penstock.lake import Lake, archives
+    from penstock.transactions.archive import Archiver
 
     folder = tmp_path / "archive"
+    if kind == "lake":
+        Lake.open(folder)
     async with open_shop(tmp_path, storage, transactions={"archiveDirectory": str(folder)}) as shop:
         await shop.deploy("checkout", "add")
         await shop.transactions.store.configure(archive_delay_ms=0)
         async with shop.working():
             tx = await shop.started(external_id="a-1", input={"n": 1})
             await shop.ended(tx)
-        archiver = Archiver(shop.transactions.store, open_archive(folder), node="n1")
+        archiver = Archiver(shop.transactions.store, archives.open(folder), node="n1")
         running = asyncio.create_task(archiver.run())
         query = {"archived": "true", "status": "success"}
 

@@ -10,10 +10,10 @@ import pytest
 
 import penstock
 from penstock.transactions import Progress, Wait
-from tests.gateway.conftest import until
 from tests.gateway.harness import EventStream, on_both_places, on_every_place, on_one_place
 from tests.gateway.shop import ACME, TOKENS, Shop, open_shop
 from tests.gateway.whole import code_of
+from tests.places import until
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from standardwebhooks import Webhook
 
 from penstock.gateway.transaction_figures import MAX_PIPELINES, _last_day
 from penstock.transactions.statistics import Sample
-from tests.gateway.conftest import until
 from tests.gateway.harness import on_both_places, on_every_place, on_one_place
 from tests.gateway.shop import ACME, BOLT, GROUP, OPERATOR, TOKENS, Shop, open_shop
 from tests.gateway.whole import code_of
+from tests.places import until
 from tests.webhooks.receiver import Receiver
 
 LOOPBACK = {"webhooks": {"allowedNetworks": ["127.0.0.0/8"]}}

@@ -110,7 +110,7 @@ async def whole_worker(
         services.life.is_ready = True
         base = f"http://127.0.0.1:{server.port}{config.http.base_path}"
         try:
-            async with httpx.AsyncClient(base_url=base, timeout=LIMIT_S) as http:
+            async with httpx.AsyncClient(base_url=base, timeout=LIMIT_S, verify=False) as http:
                 yield Whole(services, server, http)
         finally:
             await server.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from multiprocessing.connection import Connection
@@ -11,8 +10,8 @@ from typing import Any
 
 from penstock.engine import Engine, LocalSession
 from penstock.errors import CommandError
+from tests.forking import CONTEXT
 
-_CONTEXT = multiprocessing.get_context("spawn")
 LONG_S = 30.0
 
 
@@ -40,8 +39,8 @@ class Peer:
     """A process of its own with the store open."""
 
     def __init__(self, path: Path) -> None:
-        self._pipe, theirs = _CONTEXT.Pipe()
-        self.process = _CONTEXT.Process(target=_serve_pipe, args=(str(path), theirs), daemon=True)
+        self._pipe, theirs = CONTEXT.Pipe()
+        self.process = CONTEXT.Process(target=_serve_pipe, args=(str(path), theirs), daemon=True)
         self.process.start()
         assert self.receive() == "ready"
 

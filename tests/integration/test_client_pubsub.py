@@ -283,7 +283,7 @@ async def test_a_half_open_connection_is_found_out(valkey_server: RealServer) ->
     async with (
         Proxy(valkey_server.port) as proxy,
         opened(valkey_server.url) as publisher,
-        opened(f"redis://127.0.0.1:{proxy.port}", idle_ping_ms=20, unresponsive_timeout_ms=60) as client,
+        opened(f"redis://127.0.0.1:{proxy.port}", idle_ping_ms=20, unresponsive_timeout_ms=700) as client,
         client.pubsub.subscriber() as sub,
     ):
         await sub.subscribe("a")

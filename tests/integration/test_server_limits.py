@@ -68,7 +68,7 @@ def test_a_client_that_does_not_read_is_not_served_on(tmp_path: Path, environmen
             assert resident_bytes(server.process.pid) - before < 100 * MIB
             # It is only held back: once it reads, everything arrives.
             lazy.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * MIB)
-            for _ in range(200):
+            for _ in range(50):
                 assert len(lazy.receive()) == MIB
         wait_until(lambda: b"connected_clients:1\r" in other.do("INFO", "clients"))
         assert resident_bytes(server.process.pid) - before < 100 * MIB

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Final
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from tests.effort import IS_CI
 from tests.model.templates import Argv, Drawn, Source
 
 #: Rounds of a test of many minutes. Each starts anew: Hypothesis remembers all that it drew in
@@ -78,8 +78,7 @@ def tries(examples: int) -> settings:
         max_examples=examples,
         database=None,
         deadline=None,
-        # The same sequences in every run of CI, so that it judges the change and not the dice.
-        derandomize=os.environ.get("CI") == "true",
+        derandomize=IS_CI,
         print_blob=True,
         suppress_health_check=list(HealthCheck),
     )

@@ -10,13 +10,14 @@ from hypothesis import given
 
 from penstock.engine import Engine
 from penstock.testing.servers import RealServer
+from tests.effort import scaled
 from tests.model.drawing import Step, how_long, sequences, tries
 from tests.model.pools import LONG_KEYS, POOLS
 from tests.model.templates import Argv, Chooser, Grammar, Pool, pick
 from tests.model.waiting_room import WaitingRoom
 
 _CLIENTS: Final = 4
-_EXAMPLES: Final = 120
+_EXAMPLES: Final = scaled(80)
 
 COMMANDS: Final = """
 6 BLPOP key+ 0

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
+from tests.effort import scaled
 from tests.model.drawing import Step, batches, how_long, sequences, tries
 from tests.model.grammar import FAMILIES, everything, family, keys_of_commands, scripts, transactions
 from tests.model.pair import EndOfComparison, Pair
@@ -20,8 +21,8 @@ from tests.model.templates import Source
 
 PairOf = Callable[..., Pair]
 
-_EXAMPLES = 50
-_EXAMPLES_OF_EVERYTHING = 120
+_EXAMPLES = scaled(30)
+_EXAMPLES_OF_EVERYTHING = scaled(60)
 
 
 def compare(pair: Pair, sequence: list[Step | None]) -> None:

@@ -18,10 +18,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from penstock.clock import ManualClock
 from penstock.engine import Engine, LocalSession
 from penstock.engine.check import check_store
+from tests.effort import scaled
 from tests.model.drawing import how_long, tries
 from tests.model.pools import LONG_KEYS
 
-_EXAMPLES: Final = 60
+_EXAMPLES: Final = scaled(40)
 
 _KEYS: Final = (b"a", b"b", b"", LONG_KEYS[0], LONG_KEYS[1])
 #: More than the engine deletes at once.

@@ -10,7 +10,6 @@ few calls all that can be asked for, and the store must hold together.
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -22,9 +21,10 @@ from penstock.clock import ManualClock
 from penstock.engine import Engine
 from penstock.engine.check import check_store
 from penstock.errors import CommandError
+from tests.effort import scaled, seed_of
 from tests.model.stream_model import ModelGroup, StreamModel, Wish
 
-SEED = int(os.environ.get("PENSTOCK_STREAM_SEED", random.randrange(1 << 32)))
+SEED = seed_of("PENSTOCK_STREAM_SEED")
 _STEPS = 1_500
 _TAGS = (b"", b"a", b"b", b"c", b"long" * 30)
 _KEPT_TOMBSTONE_MS = 86_400_000
@@ -339,7 +339,7 @@ def _parse_letter(row: list[Any]) -> tuple[int, bytes, int, bytes]:
     return int(fields[b"offset"]), fields[b"group"], int(fields[b"deliveries"]), fields[b"reason"]
 
 
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize("number", range(scaled(6)))
 def test_a_stream_does_what_the_model_does(tmp_path: Path, number: int) -> None:
     print(f"PENSTOCK_STREAM_SEED={SEED}")  # noqa: T201  (shown when it fails)
     both = Both(tmp_path / "store.pen", SEED + number)

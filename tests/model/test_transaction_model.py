@@ -10,7 +10,6 @@ may stand still.
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,9 +26,10 @@ from penstock.errors import BackpressureError, CommandError, DuplicateError, Tra
 from penstock.testing.servers import RealServer
 from penstock.transactions.model import Limit, Settlement
 from penstock.transactions.store import TransactionStore
+from tests.effort import scaled, seed_of
 from tests.model.transaction_model import NEVER, ORPHANED, TransactionModel
 
-SEED = int(os.environ.get("PENSTOCK_TRANSACTION_SEED", random.randrange(1 << 32)))
+SEED = seed_of("PENSTOCK_TRANSACTION_SEED")
 _STEPS = 450
 _MOST_RECORDS = 45
 #: Later than any test ends.
@@ -604,7 +604,7 @@ async def run(both: Both, steps: int) -> None:
 
 
 @pytest.mark.parametrize("has_limits", [False, True], ids=["free", "limited"])
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(scaled(3)))
 async def test_transactions_do_what_the_model_does(tmp_path: Path, number: int, has_limits: bool) -> None:
     clock = ManualClock()
     with Engine.open(tmp_path / "store.pen", durability="relaxed", clock=clock) as engine:
@@ -618,6 +618,6 @@ async def valkey(valkey_server: RealServer) -> AsyncIterator[penstock.Penstock]:
 
 
 @pytest.mark.parametrize("has_limits", [False, True], ids=["free", "limited"])
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(scaled(2)))
 async def test_they_do_so_on_valkey(valkey: penstock.Penstock, number: int, has_limits: bool) -> None:
     await run(Both(valkey, None, SEED + 100 + number, has_limits=has_limits), _STEPS)

@@ -8,6 +8,13 @@ import pytest
 
 from penstock.errors import CommandError
 from penstock.streams import GroupInfo, PendingSummary, Stream
+from tests import places
+from tests.streams.conftest import EVERY_PROTOCOL
+
+
+@pytest.fixture(params=EVERY_PROTOCOL)
+def url(request: pytest.FixtureRequest) -> str:
+    return places.url_of(request.param, request)
 
 
 async def take(

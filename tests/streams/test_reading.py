@@ -11,7 +11,14 @@ import pytest
 import penstock
 from penstock.errors import CommandError
 from penstock.streams import Message, Stream
-from tests.streams.conftest import Wire, until
+from tests import places
+from tests.places import until
+from tests.streams.conftest import EVERY_PROTOCOL, Wire
+
+
+@pytest.fixture(params=EVERY_PROTOCOL)
+def url(request: pytest.FixtureRequest) -> str:
+    return places.url_of(request.param, request)
 
 
 async def offsets(messages: Any) -> list[int]:

@@ -7,9 +7,8 @@ A test asks for ``store`` (or ``desk``, which works on a single partition) and r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +16,10 @@ import pytest
 import penstock
 import penstock.blocking
 from penstock.client.pubsub.items import Message
-from penstock.testing.own_server import PenstockServer
-from penstock.testing.servers import RealCluster, start_cluster
 from penstock.transactions import keys
 from penstock.transactions.model import Record, Settlement, Taken
 from penstock.transactions.store import TransactionStore
+from tests import places
 
 PLACES = ("embedded-3", "served-3", "server-3", "redis-3", "cluster-3")
 #: Longer than any test: a lease, a lock or a sleep that is not to end by itself.
@@ -29,50 +27,12 @@ LONG_MS = 600_000
 
 
 def only_on(*kinds: str) -> pytest.MarkDecorator:
-    """For tests of what only these kinds of places have, or where one of each kind is enough."""
-    places = [name for name in PLACES if name.partition("-")[0] in kinds]
-    return pytest.mark.parametrize("url", places, indirect=True)
+    return places.only_on(PLACES, *kinds)
 
 
 @pytest.fixture(params=PLACES)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    kind, _, protocol = request.param.partition("-")
-    if kind == "embedded":
-        return f"embedded:{tmp_path / 'store.pen'}?protocol={protocol}&durability=relaxed"
-    if kind == "served":
-        return f"{request.getfixturevalue('own_server').url}?protocol={protocol}"
-    if kind == "cluster":
-        address = request.getfixturevalue("own_cluster").replace("redis://", "redis-cluster://")
-        return f"{address}?protocol={protocol}"
-    real_servers = request.getfixturevalue("real_servers")
-    return f"{real_servers.get('redis' if kind == 'redis' else 'valkey').url}?protocol={protocol}"
-
-
-@pytest.fixture(scope="session")
-def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockServer]:
-    path = tmp_path_factory.mktemp("served") / "store.pen"
-    with PenstockServer(path, durability="relaxed") as server:
-        yield server
-
-
-@pytest.fixture
-def own_server(shared_server: PenstockServer) -> PenstockServer:
-    with penstock.blocking.open(shared_server.url) as client:
-        client.execute("FLUSHALL")
-    return shared_server
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[RealCluster]:
-    with start_cluster(3, 0) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def own_cluster(cluster: RealCluster) -> str:
-    for node in cluster.primaries:
-        node.reset()
-    return cluster.url
+def url(request: pytest.FixtureRequest) -> str:
+    return places.url_of(request.param, request)
 
 
 @pytest.fixture
@@ -279,13 +239,3 @@ async def put_pipeline(
     for place in range(await store.partitions()):
         head = f"{keys.prefix_of(place)}pipelineH:{name}"
         await store.client.execute("HSET", head, f"v:{version}", line, *words)
-
-
-async def until(condition: Callable[[], Any], limit_s: float = 15) -> None:
-    """Wait for something that must come true; it may have to be asked for."""
-    async with asyncio.timeout(limit_s):
-        while True:
-            found = condition()
-            if await found if isinstance(found, Awaitable) else found:
-                return
-            await asyncio.sleep(0.002)

@@ -14,7 +14,7 @@ import penstock
 from penstock.errors import StepAbortedError, StepFailedError
 from penstock.transactions import App, Handle, Pipeline, Transaction, Worker
 from penstock.transactions.pipelines import AnyStep
-from tests.transactions.conftest import until
+from tests.places import until
 
 GROUP = "shop"
 LIMIT_MS = 15_000

@@ -16,16 +16,15 @@ from penstock.transactions.archive import Archiver
 from penstock.transactions.archive.parquet import ParquetArchive
 from penstock.transactions.store import TransactionStore
 from tests.places import until
+from tests.transactions.conftest import only_on
 from tests.unit.transactions.archive.crashing_node import POINTS
 from tests.unit.transactions.archive.shop import archiver_of, ended, open_shop, rows, stored, waiting
 
 DAY_MS = 86_400_000
 #: Roles as short as this come to others soon.
 LOCKS = ("20", "30")
-pytestmark = [
-    pytest.mark.crash,
-    pytest.mark.parametrize("url", ["embedded-3", "server-3"], indirect=True),
-]
+pytestmark = pytest.mark.crash
+on_both = only_on("embedded", "server")
 
 
 @pytest.fixture
@@ -85,6 +84,7 @@ async def check(
     assert not list((sink.root / "_penstock").glob("*.tmp"))
 
 
+@only_on("embedded")
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_node_is_killed(store: TransactionStore, url: str, root: Path, point: str) -> None:
     before = await two_days(store)
@@ -94,6 +94,7 @@ async def test_a_node_is_killed(store: TransactionStore, url: str, root: Path, p
     await check(store, sink, before)
 
 
+@only_on("server")
 async def test_nodes_are_killed_at_every_point_one_after_another(
     store: TransactionStore, url: str, root: Path
 ) -> None:
@@ -108,6 +109,7 @@ async def test_nodes_are_killed_at_every_point_one_after_another(
     await check(store, sink, before)
 
 
+@on_both
 async def test_a_node_that_wakes_up_late_writes_nothing(
     store: TransactionStore, url: str, root: Path
 ) -> None:
@@ -124,6 +126,7 @@ async def test_a_node_that_wakes_up_late_writes_nothing(
     await check(store, sink, before)
 
 
+@on_both
 async def test_a_node_that_was_stopped_while_it_wrote_holds_others_up_and_nothing_is_twice(
     store: TransactionStore, url: str, root: Path
 ) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from penstock.lake import Lake
 from tests.shell import Shell
 from tests.transactions.cli_places import deploy, on_store, working
 
@@ -308,8 +309,11 @@ def test_numbers(tx: Shell, where: str) -> None:
 # -------------------------------------------------------------------------------------- archive
 
 
-def test_the_archive(tx: Shell, where: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["files", "lake"])
+def test_the_archive(tx: Shell, where: str, tmp_path: Path, kind: str) -> None:
     on_store(where, lambda ps: ps.transactions.store.configure(archive_delay_ms=0))
+    if kind == "lake":
+        Lake.open(tmp_path / "archive")
     archive = ("--archive", str(tmp_path / "archive"))
     with working(where):
         words = ("start", "checkout", "--external-id", "o-1", "--wait", "20")

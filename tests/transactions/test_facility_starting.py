@@ -18,7 +18,8 @@ from penstock.errors import (
     UsageError,
 )
 from penstock.transactions import Limit, Query, Schedule, Wait
-from tests.transactions.conftest import only_on, until
+from tests.places import until
+from tests.transactions.conftest import only_on
 from tests.transactions.running import Shop
 
 NOBODY = "tx-0-" + "0" * 31

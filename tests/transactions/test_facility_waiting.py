@@ -12,7 +12,8 @@ import pytest
 import penstock
 from penstock.errors import TransactionNotFoundError
 from penstock.transactions import Progress, Transaction, Wait
-from tests.transactions.conftest import only_on, until
+from tests.places import until
+from tests.transactions.conftest import only_on
 from tests.transactions.running import Shop, undone
 
 #: Waiters look again by themselves after 15 seconds; one who is told earlier was woken.

@@ -18,7 +18,7 @@ from penstock.errors import ClosedError, ConfigError, StepFailedError
 from penstock.transactions.pipelines.steps import Http
 from penstock.transactions.worker.http_calls import MAX_FAILURE_BYTES, HttpCaller, HttpStepError
 from penstock.webhooks.addresses import policy
-from tests.transactions.conftest import until
+from tests.places import until
 from tests.webhooks.receiver import Received, Receiver
 
 CERTS = Path(__file__).parents[1] / "integration" / "certs"

@@ -19,7 +19,8 @@ from penstock.transactions.pipelines.registry import PipelineRegistry
 from penstock.transactions.pipelines.steps import Parallel, Step
 from penstock.transactions.store import TransactionStore
 from penstock.transactions.workers_registry import WorkerInfo, WorkerRegistry
-from tests.transactions.conftest import put_pipeline, until
+from tests.places import until
+from tests.transactions.conftest import put_pipeline
 
 LEASE_MS = 600_000
 

@@ -25,7 +25,8 @@ from penstock.transactions.outbox import (
     stream_destination,
 )
 from penstock.transactions.store import TransactionStore
-from tests.transactions.conftest import put_pipeline, until
+from tests.places import until
+from tests.transactions.conftest import put_pipeline
 
 pytestmark = pytest.mark.parametrize("url", ["embedded-3", "server-3", "cluster-3"], indirect=True)
 

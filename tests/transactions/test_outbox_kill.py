@@ -5,7 +5,7 @@ Forwarders are processes of their own, this file run as a program:
     python -m tests.transactions.test_outbox_kill STORE-URL PARTITION WHERE CALL
 
 It kills itself ``before`` or ``after`` its so-manieth call of an outlet, or its first burial (``unburied``,
-``buried``); or not at all (``never``), when it ends as soon as the outbox is empty.
+``buried``); or not at all (``never``, ``slowly``), when it ends as soon as the outbox is empty.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ class Mortal:
         is_last = self._left <= 0  # some calls are refused, and do not get to their end
         if self._where == "before" and is_last:
             die()
+        if self._where == "slowly":  # so that a machine that stands still for a second does not finish
+            await asyncio.sleep(0.01)
         count = await self._outlet.send(entries[:4])
         if self._where == "after" and is_last:
             die()
@@ -159,7 +161,7 @@ else:
         for _ in range(5):
             before: Any = await ps.execute("LLEN", outbox)
             assert before > 0, "all were killed in the middle"
-            pair = [await start(url, partition, "never") for _ in range(2)]
+            pair = [await start(url, partition, "slowly") for _ in range(2)]
             async with asyncio.timeout(60):
                 while await ps.execute("LLEN", outbox) == before:
                     await asyncio.sleep(0.001)

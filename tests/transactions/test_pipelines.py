@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -20,11 +19,11 @@ from penstock.errors import (
     UnknownPipelineError,
     UsageError,
 )
-from penstock.testing.servers import RealCluster, start_cluster
 from penstock.transactions.keys import TOPIC_PIPELINES
 from penstock.transactions.pipelines import Delay, Pipeline, PipelineRegistry, version_of
 from penstock.transactions.pipelines import registry as registry_module
 from penstock.transactions.pipelines.registry import NAMES_KEY, head_key, home_key
+from tests import places
 
 PARTITIONS = 3
 ONE = Pipeline(
@@ -44,21 +43,8 @@ def registry_of(client: penstock.Penstock, partitions: int = PARTITIONS) -> Pipe
 
 
 @pytest.fixture(params=["embedded", "valkey", "redis", "cluster"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "embedded":
-        return f"embedded:{tmp_path / 'store.pen'}?durability=relaxed"
-    if request.param == "cluster":
-        cluster = request.getfixturevalue("own_cluster")
-        for node in cluster.primaries:
-            node.reset()
-        return str(cluster.url.replace("redis://", "redis-cluster://"))
-    return str(request.getfixturevalue("real_servers").get(request.param).url)
-
-
-@pytest.fixture(scope="module")
-def own_cluster() -> Iterator[RealCluster]:
-    with start_cluster(3, 0) as cluster:
-        yield cluster
+def url(request: pytest.FixtureRequest) -> str:
+    return places.url_of(request.param, request)
 
 
 @pytest.fixture

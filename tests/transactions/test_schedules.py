@@ -18,7 +18,8 @@ from penstock.transactions.schedules import Schedule, SchedulerDuty, Schedules
 from penstock.transactions.schedules import schedules as schedules_module
 from penstock.transactions.schedules.schedules import Entry
 from penstock.transactions.store import TransactionStore
-from tests.transactions.conftest import put_pipeline, until
+from tests.places import until
+from tests.transactions.conftest import put_pipeline
 
 #: 2026-01-01 00:00 UTC.
 NEW_YEAR_MS = 1_767_225_600_000

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.transactions.conftest import LONG_MS, Desk, until
+from tests.places import until
+from tests.transactions.conftest import LONG_MS, Desk
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,8 @@ from penstock.transactions import (
     Wait,
 )
 from penstock.transactions.worker import flow
-from tests.transactions.conftest import only_on, until
+from tests.places import until
+from tests.transactions.conftest import only_on
 from tests.transactions.running import GROUP, Shop, statuses, undone
 
 

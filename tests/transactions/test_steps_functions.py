@@ -12,7 +12,8 @@ import pytest
 import penstock
 from penstock.errors import StepAbortedError, StepFailedError, UsageError
 from penstock.transactions import Function, Retry, Transaction
-from tests.transactions.conftest import only_on, until
+from tests.places import until
+from tests.transactions.conftest import only_on
 from tests.transactions.running import Shop, statuses
 
 AGAIN = Retry(limit=3, backoff_ms=1)

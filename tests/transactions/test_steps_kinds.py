@@ -29,7 +29,8 @@ from penstock.transactions import (
 from penstock.transactions.pipelines import AnyStep
 from penstock.transactions.worker.http_calls import HttpCaller
 from penstock.webhooks.addresses import policy
-from tests.transactions.conftest import only_on, until
+from tests.places import until
+from tests.transactions.conftest import only_on
 from tests.transactions.running import Shop, statuses
 from tests.webhooks.receiver import Receiver
 

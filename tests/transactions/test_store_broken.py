@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from penstock.transactions.model import Limit
-from tests.transactions.conftest import LONG_MS, Desk, put_pipeline, until
+from tests.places import until
+from tests.transactions.conftest import LONG_MS, Desk, put_pipeline
 
 Break: TypeAlias = Callable[[Desk, str], Awaitable[None]]
 

@@ -11,7 +11,8 @@ from penstock.errors import BackpressureError, DuplicateError, OutcomeUnknownErr
 from penstock.transactions import keys
 from penstock.transactions.model import Limit
 from penstock.transactions.store import TransactionStore
-from tests.transactions.conftest import Desk, put_pipeline, until
+from tests.places import until
+from tests.transactions.conftest import Desk, put_pipeline
 
 
 async def test_the_same_start_gives_the_same_transaction(desk: Desk) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.transactions.model import Record, Settlement
-from tests.transactions.conftest import LONG_MS, Desk, put_pipeline, until
+from tests.places import until
+from tests.transactions.conftest import LONG_MS, Desk, put_pipeline
 
 #: Every kind of settlement, with arguments that it may have.
 KINDS: dict[str, tuple[Any, ...]] = {

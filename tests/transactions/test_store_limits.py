@@ -9,7 +9,8 @@ import pytest
 from penstock.errors import BackpressureError, UsageError
 from penstock.transactions.model import Limit, Record
 from penstock.transactions.store import TransactionStore, limit_text
-from tests.transactions.conftest import Desk, only_on, put_pipeline, until
+from tests.places import until
+from tests.transactions.conftest import Desk, only_on, put_pipeline
 
 # --------------------------------------------------------------------------------------- concurrency
 
@@ -278,6 +279,7 @@ async def test_one_that_is_paused_needs_no_looking_after(desk: Desk) -> None:
 # ----------------------------------------------------------------------------- nobody stands still
 
 
+@only_on("embedded", "server")
 async def test_a_place_that_was_given_to_one_that_is_cancelled_goes_to_the_next(desk: Desk) -> None:
     await desk.store.set_limit("o:acme", Limit(concurrency=1))
     _, second, third = [await desk.start() for _ in range(3)]
@@ -288,6 +290,7 @@ async def test_a_place_that_was_given_to_one_that_is_cancelled_goes_to_the_next(
     await until(lambda: _takes(desk, third))
 
 
+@only_on("embedded", "server")
 async def test_a_place_that_was_given_to_a_group_without_workers_does_not_stop_the_others(desk: Desk) -> None:
     await put_pipeline(desk.store, "mail", group="post")
     await desk.store.set_limit("o:acme", Limit(concurrency=1))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.transactions.conftest import LONG_MS, Desk, until
+from tests.places import until
+from tests.transactions.conftest import LONG_MS, Desk
 
 
 async def write(desk: Desk, *words: Any) -> None:

@@ -44,7 +44,8 @@ from penstock.webhooks import (
 )
 from penstock.webhooks.addresses import policy
 from penstock.webhooks.sending import HttpSender
-from tests.transactions.conftest import put_pipeline, until
+from tests.places import until
+from tests.transactions.conftest import put_pipeline
 from tests.webhooks.receiver import Received, Receiver
 
 pytestmark = pytest.mark.parametrize("url", ["embedded-3", "server-3", "cluster-3"], indirect=True)

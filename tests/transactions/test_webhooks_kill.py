@@ -84,7 +84,8 @@ else:
 
     from penstock.transactions.model import Settlement, transaction_from
     from penstock.webhooks import webhook_id
-    from tests.transactions.conftest import put_pipeline, until
+    from tests.places import until
+    from tests.transactions.conftest import put_pipeline
     from tests.webhooks.receiver import Received, Receiver
 
     pytestmark = [

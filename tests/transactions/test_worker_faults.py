@@ -15,7 +15,8 @@ from penstock.errors import CommandError, UnavailableError
 from penstock.testing.servers import RealServer, find_server
 from penstock.transactions import Delay, Function, Retry, Wait
 from penstock.transactions.model import Settlement
-from tests.transactions.conftest import only_on, until
+from tests.places import until
+from tests.transactions.conftest import only_on
 from tests.transactions.running import LIMIT_MS, Shop
 
 

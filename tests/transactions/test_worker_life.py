@@ -13,7 +13,8 @@ import penstock
 from penstock.errors import ConfigError, UsageError
 from penstock.transactions import App, Delay, Function, Retry, Worker
 from penstock.transactions.keys import prefix_of
-from tests.transactions.conftest import only_on, until
+from tests.places import until
+from tests.transactions.conftest import only_on
 from tests.transactions.running import Shop
 
 

@@ -11,7 +11,8 @@ import penstock
 from penstock.transactions import App, Child, Pipeline, Retry, Wait
 from penstock.transactions.pipelines.registry import home_key
 from penstock.transactions.worker import flow
-from tests.transactions.conftest import only_on, put_pipeline, until
+from tests.places import until
+from tests.transactions.conftest import only_on, put_pipeline
 from tests.transactions.running import Shop, statuses
 
 

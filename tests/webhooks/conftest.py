@@ -5,41 +5,26 @@ A test asks for ``queue`` (or ``client``) and runs once on each. Receivers are r
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 import penstock
 from penstock.client.client import Client
-from penstock.testing.servers import RealCluster, start_cluster
 from penstock.webhooks import Endpoint, WebhookQueue, new_secret
 from penstock.webhooks.addresses import AddressPolicy, policy
 from penstock.webhooks.sending import HttpSender
+from tests import places
 from tests.webhooks.receiver import Receiver
 
 PLACES = ("embedded", "valkey", "redis", "cluster")
 SECRET = new_secret()
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[RealCluster]:
-    with start_cluster(3, 0) as cluster:
-        yield cluster
-
-
 @pytest.fixture(params=PLACES)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "embedded":
-        return f"embedded:{tmp_path / 'store.pen'}?durability=relaxed"
-    if request.param == "cluster":
-        cluster = request.getfixturevalue("cluster")
-        for node in cluster.primaries:
-            node.reset()
-        return cluster.url.replace("redis://", "redis-cluster://")
-    return request.getfixturevalue("real_servers").get(request.param).url
+def url(request: pytest.FixtureRequest) -> str:
+    return places.url_of(request.param, request)
 
 
 @pytest.fixture
@@ -73,13 +58,3 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 def endpoint_of(receiver: Receiver, name: str = "shop", **settings: Any) -> Endpoint:
     return Endpoint(id=name, url=receiver.url, secrets=(SECRET,), **settings)
-
-
-async def until(condition: Callable[[], Any], limit_s: float = 20) -> None:
-    """Wait for something that must come true; it may have to be asked for."""
-    async with asyncio.timeout(limit_s):
-        while True:
-            found = condition()
-            if await found if isinstance(found, Awaitable) else found:
-                return
-            await asyncio.sleep(0.002)

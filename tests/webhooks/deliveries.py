@@ -15,7 +15,7 @@ from penstock.webhooks import (
     WebhookQueue,
 )
 from penstock.webhooks.keys import SCRIPT_KEYS
-from tests.webhooks.conftest import until
+from tests.places import until
 
 LEASE_MS = 60_000
 SHORT_MS = 30

@@ -16,7 +16,8 @@ import standardwebhooks
 
 from penstock.client.client import Client
 from penstock.webhooks import Status, WebhookQueue
-from tests.webhooks.conftest import SECRET, until
+from tests.places import until
+from tests.webhooks.conftest import SECRET
 from tests.webhooks.crash_worker import endpoint_at
 from tests.webhooks.receiver import Received, Receiver
 
@@ -41,6 +42,7 @@ async def end(process: Process) -> None:
     await process.wait()
 
 
+@pytest.mark.parametrize("url", ["embedded", "cluster"], indirect=True)
 async def test_killed_workers_lose_nothing(client: Client, queue: WebhookQueue, url: str) -> None:
     """Each worker is killed while it waits for answers; half of what it sent had been answered before."""
     answered: Counter[str] = Counter()

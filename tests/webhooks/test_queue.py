@@ -20,7 +20,7 @@ from penstock.webhooks import (
     WebhookQueue,
 )
 from penstock.webhooks.keys import SCRIPT_KEYS
-from tests.webhooks.conftest import until
+from tests.places import until
 from tests.webhooks.deliveries import (
     DEAD,
     DONE,

@@ -18,7 +18,7 @@ from penstock.webhooks import (
     QueueSettings,
     WebhookQueue,
 )
-from tests.webhooks.conftest import until
+from tests.places import until
 from tests.webhooks.deliveries import (
     DONE,
     assert_sound,

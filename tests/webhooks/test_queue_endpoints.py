@@ -16,7 +16,7 @@ from penstock.webhooks import (
     Status,
     WebhookQueue,
 )
-from tests.webhooks.conftest import until
+from tests.places import until
 from tests.webhooks.deliveries import (
     DEAD,
     DONE,

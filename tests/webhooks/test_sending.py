@@ -17,7 +17,7 @@ from penstock.webhooks.addresses import AddressPolicy, policy
 from penstock.webhooks.dialing import GuardedBackend
 from penstock.webhooks.model import MAX_EXCERPT, Attempt, Request
 from penstock.webhooks.sending import MAX_POOLS, HttpSender, retry_after_ms
-from tests.webhooks.conftest import until
+from tests.places import until
 from tests.webhooks.receiver import Received, Receiver
 
 CERTS = Path(__file__).parents[1] / "integration" / "certs"

@@ -31,8 +31,8 @@ from penstock.streams.messages import Message as StreamsMessage
 from penstock.streams.scanning import Page
 from penstock.transactions.archive.reading import TransactionPage
 from penstock.transactions.archive.sink import ArchiveQuery, ArchiveSink
-from penstock.transactions.listing import Query
 from penstock.transactions.listing import Page as TransactionsPage
+from penstock.transactions.listing import Query
 from penstock.transactions.looking import DeadOnes, Groups, Overview, Runners
 from penstock.transactions.looking import Transactions as TransactionsTransactions
 from penstock.transactions.model import Limit, Started

@@ -569,7 +569,7 @@ async def test_a_blocking_command_has_its_own_time_first(it: Setting) -> None:
 
 async def test_a_peer_that_owes_a_reply_for_too_long_is_given_up(it: Setting) -> None:
     it.server.expect("GET").hold()
-    link = await it.open(unresponsive_timeout_ms=20)
+    link = await it.open(unresponsive_timeout_ms=200)
     assert await link.call(("GET", "k")) == b"v"
     assert len(it.server.connections) == 2
     assert it.sent == ["GET k", "GET k"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.configuration.durations import format_duration, parse_duration_ms
+from penstock.configuration.durations import duration_ms_of, format_duration, parse_duration_ms
 
 
 @pytest.mark.parametrize(
@@ -75,3 +77,31 @@ def test_no_text_raises_anything_else(text: str) -> None:
 )
 def test_the_shortest_form_is_written(duration_ms: int, text: str) -> None:
     assert format_duration(duration_ms) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "expected_ms"),
+    [("90s", 90_000), (1.5, 1_500), (0, 0), (0.0001, 1), ("7d", 604_800_000), ("0d", 0)],
+)
+def test_a_configuration_may_write_a_text_or_seconds(value: object, expected_ms: int) -> None:
+    assert duration_ms_of(value, has_days=True) == expected_ms
+
+
+@pytest.mark.parametrize(
+    ("value", "options", "sentence"),
+    [
+        (True, {}, "must be a duration such as 1h30m or a number of seconds, not true"),
+        ([1], {}, "must be a duration such as 1h30m or a number of seconds, not a list"),
+        (float("nan"), {}, "must be a duration such as 1h30m or a number of seconds, not nan"),
+        (10**400, {}, "must be a duration such as 1h30m or a number of seconds, not 10000"),
+        ("7d", {}, '"7d" must be a duration such as 1h30m, .5s or 100ms'),
+        ("1.5d", {"has_days": True}, '"1.5d" must be a whole number of days such as 7d'),
+        ("0s", {"min_ms": 1}, 'must be longer than 0, not "0s"'),
+        (-1, {}, "must be 0 or longer, not -1"),
+        ("5000d", {"has_days": True}, 'must be at most 87840h, not "5000d"'),
+    ],
+)
+def test_what_is_no_duration_of_a_configuration(value: Any, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        duration_ms_of(value, **options)
+    assert str(caught.value).startswith(sentence)

@@ -10,21 +10,22 @@ import pytest
 
 from penstock.transactions.archive import files
 from penstock.transactions.archive.parquet import ParquetArchive
+from tests.effort import scaled
 from tests.unit.transactions.archive.samples import DAY_MS, NOON_MS, batch, id_of, record
 
-ROWS = 100_000
+ROWS = scaled(10_000)
 PER_BATCH = 500
 
 
 @pytest.mark.slow
-def test_a_lookup_among_100_000(
+def test_a_lookup_among_very_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive = ParquetArchive(tmp_path)
     # Two days; every batch has one that took hours, so that the times of files overlap.
     starts = [NOON_MS + number * (2 * DAY_MS // ROWS) for number in range(ROWS)]
     ids = [id_of(number, start_ms) for number, start_ms in enumerate(starts)]
-    order = sorted(range(ROWS), key=lambda number: number + (15_000 if number % PER_BATCH == 0 else 0))
+    order = sorted(range(ROWS), key=lambda number: number + (ROWS // 7 if number % PER_BATCH == 0 else 0))
     began_s = time.perf_counter()
     for place in range(0, ROWS, PER_BATCH):
         records = [record(ids[number]) for number in order[place : place + PER_BATCH]]
