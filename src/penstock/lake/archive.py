@@ -33,7 +33,13 @@ from penstock.lake.lookups import TransactionLookup
 from penstock.lake.searching import LakeSearch
 from penstock.transactions.archive.files import opened
 from penstock.transactions.archive.schema import TRUTH, digest_of, records_of, table_of
-from penstock.transactions.archive.sink import ArchiveBatch, ArchivedRecord, ArchivePage, ArchiveQuery
+from penstock.transactions.archive.sink import (
+    ArchiveBatch,
+    ArchivedRecord,
+    ArchivePage,
+    ArchiveQuery,
+    newest_of,
+)
 
 TABLE: Final = "transactions"
 #: A lookup reads one group.
@@ -131,12 +137,7 @@ class LakeArchive:
         return self.lookup.find(tx)
 
     def find_external(self, owner: str, external_id: str) -> ArchivedRecord | None:
-        cursor: str | None = None
-        while True:
-            query = ArchiveQuery(owner=owner, external_id=external_id, limit=1, cursor=cursor)
-            items, cursor = self.search(query)
-            if items or cursor is None:
-                return items[0] if items else None
+        return newest_of(self.search, owner, external_id)
 
     def search(self, query: ArchiveQuery) -> ArchivePage:
         return self.lookup.steadily(lambda: LakeSearch(self.lookup, query).page())

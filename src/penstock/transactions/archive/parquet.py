@@ -56,6 +56,7 @@ from penstock.transactions.archive.sink import (
     ArchivedRecord,
     ArchivePage,
     ArchiveQuery,
+    newest_of,
 )
 
 #: A lookup reads one group; a scan likes them large.
@@ -206,12 +207,7 @@ class ParquetArchive:
         return max(found, key=lambda record: (record.run, record.batch), default=None)
 
     def find_external(self, owner: str, external_id: str) -> ArchivedRecord | None:
-        cursor: str | None = None
-        while True:
-            query = ArchiveQuery(owner=owner, external_id=external_id, limit=1, cursor=cursor)
-            items, cursor = self.search(query)
-            if items or cursor is None:
-                return items[0] if items else None
+        return newest_of(self.search, owner, external_id)
 
     def search(self, query: ArchiveQuery) -> ArchivePage:
         return Search(self._files, query).page()

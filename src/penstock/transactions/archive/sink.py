@@ -21,7 +21,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
@@ -131,6 +131,17 @@ class ArchivePage(NamedTuple):
     items: list[ArchivedRecord]
     #: for the next page, which may be empty; None: that was all
     cursor: str | None
+
+
+def newest_of(
+    search: Callable[[ArchiveQuery], ArchivePage], owner: str, external_id: str
+) -> ArchivedRecord | None:
+    """The newest transaction of an owner with this external id, page by page: some may be empty."""
+    cursor: str | None = None
+    while True:
+        items, cursor = search(ArchiveQuery(owner=owner, external_id=external_id, limit=1, cursor=cursor))
+        if items or cursor is None:
+            return items[0] if items else None
 
 
 class ArchiveSink(Protocol):
