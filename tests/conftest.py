@@ -13,6 +13,7 @@ import functools
 import gc
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import httpcore
 import pytest
@@ -29,6 +30,8 @@ from penstock.testing.servers import (
     start_cluster,
 )
 
+_SPARK = "tests/spark/"
+
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
@@ -38,6 +41,18 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file is the work of one process, and so are all that share a Spark session: it is better when warm."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFileAndSession(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _SPARK if nodeid.startswith(_SPARK) else super()._split_scope(nodeid)
+
+    return ByFileAndSession(config, log)
 
 
 class RealServers:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections.abc import AsyncIterator, Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,12 +26,16 @@ class Timers:
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Any:
         self._count += 1
-        heapq.heappush(self._alarms, (self._now_s + delay, self._count, callback))
+        alarm = (self._now_s + delay, self._count, callback)
+        self._alarms.append(alarm)
+        return SimpleNamespace(cancel=lambda: self._alarms.remove(alarm))
 
     async def advance(self, ms: int) -> None:
         self._now_s += ms / 1_000
-        while self._alarms and self._alarms[0][0] <= self._now_s + 1e-9:
-            heapq.heappop(self._alarms)[2]()
+        while self._alarms and min(self._alarms)[0] <= self._now_s + 1e-9:
+            alarm = min(self._alarms)
+            self._alarms.remove(alarm)
+            alarm[2]()
         await settle()
 
 
@@ -132,6 +136,30 @@ async def test_several_batches_at_a_time() -> None:
     await desk.end(0)
     await desk.end(2)
     assert (desk.done(), desk.batcher.running) == (["a", "b", "c"], 0)
+
+
+async def test_beside_a_batch_under_way_another_one_waits_longer_unless_it_is_full() -> None:
+    desk = Desk(jobs=2)
+    await desk.call("a")
+    await desk.timers.advance(200)
+    await desk.call("b")
+    await desk.timers.advance(1_900)
+    assert desk.runner.batches == [["a"]]
+    await desk.timers.advance(100)
+    assert desk.runner.batches[1:] == [["b"]]
+    await desk.end(1)
+    await desk.call("c", "d", "e")
+    assert desk.runner.batches[2:] == [["c", "d", "e"]], "it is full"
+    await desk.end(2)
+    await desk.call("f")
+    await desk.timers.advance(100)
+    await desk.end(0)
+    await desk.timers.advance(99)
+    assert desk.runner.batches[3:] == []
+    await desk.timers.advance(1)
+    assert desk.runner.batches[3:] == [["f"]], "nothing is under way any more: it waits as long as others"
+    await desk.end(3)
+    assert desk.done() == ["a", "b", "c", "d", "e", "f"]
 
 
 async def test_no_lingering_at_all() -> None:

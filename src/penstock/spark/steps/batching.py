@@ -4,8 +4,8 @@
     outcome = await batcher.call(call)           # of this call, whoever else was in its batch
 
 A batch leaves when it is full (``max_batch`` calls, or ``max_bytes`` of input), or when its first call has
-waited for ``linger_ms``; never more than ``jobs`` are under way. So a busy step fills its batches while
-others run.
+waited for ``linger_ms``. Never more than ``jobs`` are under way, and beside another one a batch that is not
+full waits ten times as long: when that one ends soon, this one is all the larger.
 
 Rules: each call gets its own outcome. A call that is cancelled before its batch leaves is not in it;
 afterwards its outcome is thrown away, and when nobody waits for a batch any more, the batch is cancelled.
@@ -18,7 +18,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from math import inf
+from typing import Final, NamedTuple, Protocol
 
 from penstock.transactions.worker.outcomes import Outcome
 
@@ -26,6 +27,8 @@ from penstock.transactions.worker.outcomes import Outcome
 MAX_BYTES: Final = 64 * 1024 * 1024
 #: Outcomes that are handed out in one round of the loop: heartbeats go on between them.
 _AT_ONCE: Final = 256
+#: How many times longer a batch that is not full waits while another one is under way.
+_PATIENCE: Final = 10
 
 
 class Call(NamedTuple):
@@ -39,12 +42,18 @@ class Call(NamedTuple):
     input: bytes
 
 
+class Alarm(Protocol):
+    """What can be set, and cancelled."""
+
+    def cancel(self) -> None: ...
+
+
 class Timers(Protocol):
     """What of an event loop is needed to wait."""
 
     def time(self) -> float: ...
 
-    def call_later(self, delay: float, callback: Callable[[], None]) -> Any: ...
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Alarm: ...
 
 
 Run = Callable[[Sequence[Call]], Awaitable[Sequence[Outcome]]]
@@ -64,11 +73,11 @@ class _Batch:
 class _Waiting:
     """A call, and who waits for it."""
 
-    __slots__ = ("batch", "call", "due_s", "future")
+    __slots__ = ("batch", "call", "future", "since_s")
 
-    def __init__(self, call: Call, due_s: float) -> None:
+    def __init__(self, call: Call, since_s: float) -> None:
         self.call = call
-        self.due_s = due_s
+        self.since_s = since_s
         self.future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self.batch: _Batch | None = None
 
@@ -95,11 +104,12 @@ class Batcher:
         self._waiting: deque[_Waiting] = deque()
         self._bytes = 0
         self._running: set[_Batch] = set()
-        self._has_timer = False
+        self._alarm: Alarm | None = None
+        self._alarm_s = inf
 
     async def call(self, call: Call) -> Outcome:
         """Its outcome."""
-        one = _Waiting(call, self._timers.time() + self._linger_s)
+        one = _Waiting(call, self._timers.time())
         self._waiting.append(one)
         self._bytes += len(call.input)
         self._leave()
@@ -114,20 +124,24 @@ class Batcher:
     def _leave(self) -> None:
         """As many batches as may."""
         while self._waiting and len(self._running) < self._jobs:
-            left_s = self._waiting[0].due_s - self._timers.time()
-            if left_s > 0 and len(self._waiting) < self._max_batch and self._bytes < self._max_bytes:
-                self._look_again(left_s)
+            linger_s = self._linger_s * (_PATIENCE if self._running else 1)
+            due_s = self._waiting[0].since_s + linger_s
+            is_full = len(self._waiting) >= self._max_batch or self._bytes >= self._max_bytes
+            if not is_full and due_s > self._timers.time():
+                self._wake_at(due_s)
                 return
             self._begin(self._next())
 
-    def _look_again(self, delay_s: float) -> None:
-        """One timer is enough: whoever comes later is due later."""
-        if not self._has_timer:
-            self._has_timer = True
-            self._timers.call_later(delay_s, self._time_has_come)
+    def _wake_at(self, due_s: float) -> None:
+        """One alarm is enough: the earliest."""
+        if due_s < self._alarm_s:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm = self._timers.call_later(due_s - self._timers.time(), self._time_has_come)
+            self._alarm_s = due_s
 
     def _time_has_come(self) -> None:
-        self._has_timer = False
+        self._alarm, self._alarm_s = None, inf
         self._leave()
 
     def _next(self) -> list[_Waiting]:
