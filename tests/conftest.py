@@ -45,7 +45,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file is the work of one process, and so are all that share a Spark session: it is better when warm."""
+    """A file is the work of one process, and so are all that share a Spark session: warm is better."""
     from xdist.scheduler import LoadFileScheduling
 
     class ByFileAndSession(LoadFileScheduling):

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
     ("target", "extras"),
     [
         ("run", "archive,gateway"),
-        ("test", "archive,gateway,test,check,bench"),
-        ("check", "archive,gateway,test,check,bench"),
+        ("test", "archive,gateway,spark,test,check,bench"),
+        ("check", "archive,gateway,spark,test,check,bench"),
     ],
 )
 def test_the_environment_has_what_the_target_needs(target: str, extras: str, tmp_path: Path) -> None:
