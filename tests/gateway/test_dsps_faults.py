@@ -200,8 +200,11 @@ async def test_a_poll_outlives_a_store_that_comes_back(starter: Start, server: R
     """In the time that a command may take: the client sees nothing of it."""
     gateway = await starter(storages={"default": storage_of(server, timeout_s=10)})
     await gateway.subscribe()
+    await gateway.fetch()  # the store has its script now
     poll = asyncio.create_task(gateway.fetch("?timeout=25s"))
     await until(lambda: gateway.services.channels.waiting == 1)
+    for number in range(3):  # when these are answered, so is its first look
+        await gateway.publish(f"m-{number}", channel="another")
     server.kill()
     await asyncio.to_thread(server.restart)
     assert (await gateway.publish("m-1")).status == 200
