@@ -53,7 +53,7 @@ ENDINGS: Final = {
 }
 #: steps that tell the stream, by pipeline; children tell for themselves
 TELLING: Final = {"plain": 2, "sleepy": 1, "family": 1, "patient": 1, "flaky": 1, "sad": 1}
-LEASE_MS: Final = 400
+LEASE_MS: Final = 1_500
 
 
 def app_of(ps: penstock.Penstock, diary: StreamLog) -> App:

@@ -134,16 +134,17 @@ async def test_the_deadline_ends_it_wherever_it_is(shop: Shop) -> None:
     await shop.deploy("noop", name="child", group="nobody")
     await shop.deploy(Child("child"), name="joining")
     await shop.deploy(Function("throw", retry=Retry(limit=9, backoff_ms=600_000)), name="retrying")
-    names = ("running", "sleeping", "waiting", "joining", "retrying", "queued")
+    # The one that nobody looks at first, so that its time is over when that of the others is.
+    names = ("queued", "running", "sleeping", "waiting", "joining", "retrying")
     async with shop.working():
         handles = [await shop.start(name, deadline_ms=150) for name in names]
-        ended = [await shop.ended(handle) for handle in handles[:5]]
+        ended = [await shop.ended(handle) for handle in handles[1:]]
         assert [(one.status, one.note) for one in ended] == [("timeout", "its deadline has passed")] * 5
         for one in ended:
             assert one.ended_ms - one.created_ms >= 150
         # Of those who wait for a worker nobody asks; the first who comes finds out.
         async with shop.worker(group="nobody"):
-            late = await shop.ended(handles[5])
+            late = await shop.ended(handles[0])
         assert (late.status, statuses(late)) == ("timeout", [])
 
 
