@@ -23,6 +23,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -144,24 +145,27 @@ def _connected(app: str, address: str, conf: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    # Asked here, since PySpark ends the whole process where it takes the caller for its own tests.
+    if util.find_spec("grpc") is None:
+        raise _lacking("No module named 'grpc'")
     builder = SparkSession.builder.remote(address).appName(app)
     for name, value in {**_ALWAYS, **conf}.items():
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
     except ImportError as error:
-        raise ConfigError(
-            f"Spark Connect needs packages that are not installed ({_first_line(error)}):"
-            f" pip install 'pyspark[connect]=={_pyspark_version()}'"
-        ) from None
+        raise _lacking(_first_line(error)) from None
     except PySparkException as error:
         raise ConfigError(f"there is no session at {address}: {_first_line(error)}") from error
 
 
-def _pyspark_version() -> str:
+def _lacking(what: str) -> ConfigError:
     import pyspark
 
-    return pyspark.__version__
+    return ConfigError(
+        f"Spark Connect needs packages that are not installed ({what}):"
+        f" pip install 'pyspark[connect]=={pyspark.__version__}'"
+    )
 
 
 # ------------------------------------------------------------------------------------- classic
