@@ -241,15 +241,20 @@ async def test_a_gateway_starts_without_its_store(starter: Start, server: RealSe
 async def two_storages(
     starter: Start, real_servers: RealServers, quorum: str
 ) -> AsyncIterator[tuple[Worker, RealServer]]:
+    """A gateway on both, whose subscriber is known to both; and the one that may be killed."""
+    first = real_servers.get("valkey")
     with RealServer() as second:
-        storages = {"one": storage_of(real_servers.get("valkey")), "two": storage_of(second)}
-        yield await starter(storages=storages, quorum=quorum), second
+        storages = {"one": storage_of(first), "two": storage_of(second)}
+        gateway = await starter(storages=storages, quorum=quorum)
+        await gateway.subscribe()
+        for each in (first, second):  # one of them may have been enough for the answer
+            await until(lambda each=each: each.execute("EXISTS", "c.{room}.r.ann"))
+        yield gateway, second
 
 
 @pytest.mark.parametrize("death", ["killed", "frozen"])
 async def test_one_of_two_storages_is_enough(starter: Start, real_servers: RealServers, death: str) -> None:
     async with two_storages(starter, real_servers, "any") as (gateway, second):
-        await gateway.subscribe()
         await gateway.publish("m-1")
         second.kill() if death == "killed" else freeze(second)
         await gateway.publish("m-2")  # may find out
@@ -273,7 +278,6 @@ async def test_one_of_two_storages_is_enough(starter: Start, real_servers: RealS
 
 async def test_a_quorum_that_is_not_there_is_a_503(starter: Start, real_servers: RealServers) -> None:
     async with two_storages(starter, real_servers, "all") as (gateway, second):
-        await gateway.subscribe()
         second.kill()
         began = monotonic()
         for _ in range(5):

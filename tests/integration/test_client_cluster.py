@@ -376,6 +376,7 @@ async def test_a_primary_that_hangs_is_left_for_its_replacement(cluster: RealClu
         await until(lambda: knows_all(router, cluster))
         victim_name = router.link_for(("GET", "victim")).name
         victim = server_of(cluster, victim_name)
+        await router.call(("GET", "victim"))  # the connection stands, hence what comes next is sent
         os.kill(victim.pid, signal.SIGSTOP)
         try:
             stuck = router.call(("INCR", "victim"))
