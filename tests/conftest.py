@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -155,3 +156,12 @@ def worked_out_once() -> Iterator[None]:
         for module, name in _WORKED_OUT_ONCE:
             patch.setattr(module, name, functools.lru_cache(maxsize=1_000)(getattr(module, name)))
         yield
+
+
+@pytest.fixture(autouse=True)
+def stores_of_spark_are_closed() -> Iterator[None]:
+    """What a driver keeps open for its next query would be seen by the tests that count open stores."""
+    yield
+    stores = sys.modules.get("penstock.spark.stores")
+    if stores is not None:
+        stores.close_stores()

@@ -4,8 +4,8 @@
     store_id(client)                             # "3f81c2…": by which a lake knows the store
 
 Spark forks its Python workers and gives them task after task; a store is opened at the first need and stays
-open for the next task. What is left open is closed when the process ends; a worker that Spark kills leaves
-nothing that a store would mind.
+open for the next task. What is left open is closed when the process ends, or by ``close_stores``; a worker
+that Spark kills leaves nothing that a store would mind.
 """
 
 from __future__ import annotations
@@ -37,6 +37,15 @@ def store(url: str, *, create: bool = True) -> blocking.Client:
             client = blocking.open(url).connect()
             _clients[key] = client
     return client
+
+
+def close_stores() -> None:
+    """Close what this process has open; the next task opens its store anew."""
+    with _lock:
+        mine = [key for key in _clients if key[0] == os.getpid()]
+        clients = [_clients.pop(key) for key in mine]
+    for client in clients:
+        client.close()
 
 
 def store_id(client: blocking.Client) -> str:

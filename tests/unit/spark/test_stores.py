@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import StoreError
-from penstock.spark.stores import store
+from penstock.errors import ClosedError, StoreError
+from penstock.host import registry
+from penstock.spark.stores import close_stores, store
 from penstock.testing.servers import RealServer
 
 FORKING = """
 import os, sys
+
 from penstock.errors import ClosedError
 from penstock.spark.stores import store
 
@@ -40,6 +42,20 @@ def test_it_is_opened_once(tmp_path: Path) -> None:
     assert store(url) is store(url, create=False) is client
     assert store(same) is not client
     assert store(same).get("k") == b"v"
+
+
+def test_closing_lets_go_of_the_directory(tmp_path: Path) -> None:
+    url = f"embedded:{tmp_path / 'store.pen'}"
+    client = store(url)
+    client.set("k", "v")
+    assert registry._hosts
+    close_stores()
+    assert not registry._hosts
+    with pytest.raises(ClosedError):
+        client.get("k")
+    assert store(url).get("k") == b"v"
+    close_stores()
+    close_stores()
 
 
 def test_a_forked_child_opens_its_own(valkey_server: RealServer) -> None:
