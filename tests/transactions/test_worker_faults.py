@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections import Counter
 from typing import Any
 
 import pytest
 
 import penstock
+import penstock.blocking
+from penstock.blocking.portal import PORTAL
 from penstock.errors import CommandError, UnavailableError
 from penstock.testing.servers import RealServer, find_server
 from penstock.transactions import Delay, Function, Retry, Wait
+from penstock.transactions.keys import partition_of
 from penstock.transactions.model import Settlement
 from tests.places import until
 from tests.transactions.conftest import only_on
@@ -214,3 +218,41 @@ async def test_duties_that_fail_begin_again(shop: Shop, caplog: pytest.LogCaptur
         assert (await shop.ended(await shop.start())).is_success
     assert calls == [0, 1]
     assert "a duty of the worker failed; it begins again" in caplog.text
+
+
+# ------------------------------------------------------------------------------------- a worker stands still
+
+
+@only_on("embedded", "server")
+async def test_whoever_stood_still_does_not_what_is_another_ones(shop: Shop, url: str) -> None:
+    """A step that holds the loop up for longer than its lease finds out before its next effect."""
+    runs: list[str] = []
+    effects: list[int] = []
+
+    @shop.step("pay")
+    async def pay(tx: Any) -> Any:
+        runs.append(tx.id)
+        run = len(runs)
+        if run == 1:
+            _take_elsewhere(url, tx.id)  # blocks, as bad code or a stopped process would
+        return await tx.once("pay", lambda: effects.append(run) or run)
+
+    await shop.deploy("pay")
+    async with shop.working(lease_ms=200) as worker:
+        ended = await shop.ended(await shop.start())
+    assert (ended.output, effects, len(runs)) == (2, [2], 2)
+    assert worker.statistics().lost == 1
+
+
+def _take_elsewhere(url: str, tx: str) -> None:
+    """As another worker does when the lease is over; it dies at once, and leaves it to its own lease."""
+    end_s = time.monotonic() + 20
+    with penstock.blocking.open(url) as other:
+        store = other.transactions.store
+        place = partition_of(tx)
+        while True:
+            taken = PORTAL.run(store.dequeue(place, "other", ["shop"], limit=10, lease_ms=200))
+            if tx in [record.id for record in taken.records]:
+                return
+            assert time.monotonic() < end_s
+            time.sleep(0.02)

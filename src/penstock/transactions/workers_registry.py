@@ -40,6 +40,8 @@ class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     pid: int = 0
     version: str = ""
     started_ms: int = 0
+    #: when it said all this, by its own clock
+    heard_ms: int = 0
     #: names of the step functions it has
     steps: list[str] = []
     #: working, stopping, …

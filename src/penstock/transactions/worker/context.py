@@ -194,6 +194,7 @@ class StepContext:
         then."""
         known = self.recall(name)
         if known is None:
+            await self.assure()
             made: Any = function(*arguments)
             if inspect.isawaitable(made):
                 made = await made
@@ -204,6 +205,10 @@ class StepContext:
     def recall(self, name: str) -> bytes | None:
         """JSON of what ``once`` has under this name."""
         return self._held.record.fields.get(f"o:{self.number}:{check_name('name', name)}".encode())
+
+    async def assure(self) -> None:
+        """Raises if the transaction is another worker's by now: what is about to be done is theirs to do."""
+        await self._held.assure()
 
     async def record(self, name: str, made: Any) -> bytes:
         """Write down what ``once`` is to have under this name."""
@@ -271,6 +276,7 @@ class ThreadContext:
         """As of :class:`StepContext`; the function is called in this thread, and may block."""
         known = self._context.recall(name)
         if known is None:
+            self._wait(self._context.assure())
             made: Any = function(*arguments)
             if inspect.iscoroutine(made):
                 made = self._wait(made)

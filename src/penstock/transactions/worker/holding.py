@@ -8,6 +8,7 @@ the store is estimated from its last word and our own steady clock.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -45,6 +46,7 @@ class Held:
         "is_leaving",
         "is_lost",
         "is_performing",
+        "leased_until_s",
         "partition",
         "record",
         "settler",
@@ -68,6 +70,8 @@ class Held:
         # Threads ask for the time, too, and have no running loop.
         self._time_s = asyncio.get_running_loop().time
         self.born_s = self._time_s()
+        #: loop time until which nobody else can have it, whatever happens
+        self.leased_until_s = math.inf
         #: loop time when it got its place; 0: it waits for one
         self.began_s = 0.0
         self._on_leaving = on_leaving
@@ -106,6 +110,12 @@ class Held:
                 raise
             # By now the lease is gone: that the store was away is not the step's failure.
             raise LeaseLostError(f"{self.record.id}: {error}") from error
+
+    async def assure(self) -> None:
+        """Before something that cannot be undone: whether it is still ours. Asks only if the lease is over by
+        our own clock, as it is after this process was stopped for a while."""
+        if self.is_lost or self._time_s() >= self.leased_until_s:
+            await self.keep()
 
     async def keep(
         self, fields: Sequence[Any] = (), trail: Sequence[bytes] = (), outbox: Sequence[Any] = ()

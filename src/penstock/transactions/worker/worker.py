@@ -101,6 +101,8 @@ class _Catch(NamedTuple):
     place: int
     records: list[Record]
     now_ms: int
+    #: loop time
+    leased_until_s: float
 
 
 class Worker:
@@ -279,6 +281,7 @@ class Worker:
 
     async def _fetch(self, place: int, room: int) -> _Catch:
         """Transactions that are not begun yet; none if the store is away."""
+        asked_s = asyncio.get_running_loop().time()
         try:
             taken = await self._store.dequeue(
                 place, self.id, self.node_groups, limit=room, lease_ms=self._lease_ms
@@ -290,18 +293,19 @@ class Worker:
                 _LOG.error("worker %s cannot take transactions: %s", self.id, error)
             self._note_due(place, self._pause_ms)
             self._pause_ms = min(2 * self._pause_ms, _LONGEST_PAUSE_MS)
-            return _Catch(place, [], 0)
+            return _Catch(place, [], 0, 0.0)
         self._pause_ms = _FIRST_PAUSE_MS
         self._note_due(place, taken.next_ms)
         if taken.is_more or len(taken.records) >= room:
             self._fresh.add(place)
-        return _Catch(place, taken.records, taken.now_ms)
+        return _Catch(place, taken.records, taken.now_ms, asked_s + self._lease_ms / 1_000)
 
     def _shelve(self, catch: _Catch) -> None:
         settler, leave = self._settlers[catch.place], self._places.note_leaving
-        self._places.add(
-            [Held(self._store, settler, record, catch.now_ms, leave) for record in catch.records]
-        )
+        caught = [Held(self._store, settler, record, catch.now_ms, leave) for record in catch.records]
+        for held in caught:
+            held.leased_until_s = catch.leased_until_s
+        self._places.add(caught)
         self._statistics.taken += len(catch.records)
 
     def _begin(self, held: Held) -> None:
@@ -492,6 +496,7 @@ class Worker:
             await self._renew_some(place, mine[start : start + _RENEWED_AT_ONCE])
 
     async def _renew_some(self, place: int, mine: Sequence[tuple[str, int]]) -> None:
+        leased_until_s = asyncio.get_running_loop().time() + self._lease_ms / 1_000
         renewal = await self._store.renew(place, mine, self._lease_ms)
         self._note_due(place, renewal.next_ms)
         self._bell.set()
@@ -500,6 +505,10 @@ class Worker:
         for tx in renewal.unwanted:
             self._interrupt(tx)
         tokens = dict(mine)
+        for tx in tokens.keys() - set(renewal.lost):
+            held = self._places.get(tx)
+            if held is not None and held.record.token == tokens[tx]:
+                held.leased_until_s = leased_until_s
         for tx in renewal.lost:
             held = self._places.get(tx)
             if held is not None and held.record.token == tokens[tx] and not held.is_leaving:
@@ -541,6 +550,7 @@ class Worker:
             pid=os.getpid(),
             version=__version__,
             started_ms=self._started_ms,
+            heard_ms=SystemClock().now_ms(),
             steps=self.app.step_names,
             state="stopping" if self._is_stopping else "working",
             labels=dict(self._labels),

@@ -291,3 +291,16 @@ async def test_the_time_of_the_store_is_never_ahead() -> None:
     held._time_s = lambda: 0.0129
     assert held.now_ms() == NOW_MS + 12
     assert repr(held) == "<Held tx-0-1 step >"
+
+
+async def test_a_lease_that_is_over_is_asked_about_before_an_effect() -> None:
+    notes: Any = Notes()
+    held = Held(notes, notes, Record("tx-0-1", {}, 7), NOW_MS, lambda _: None)
+    await held.assure()
+    assert not notes.written  # there is no doubt
+    held.leased_until_s = held.born_s
+    await held.assure()
+    assert notes.kinds == ["keep"]
+    notes.answers = ["lost"]
+    with pytest.raises(LeaseLostError):
+        await held.assure()
