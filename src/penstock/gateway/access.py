@@ -1,13 +1,15 @@
 """Who asks, and whether they may: between a request and the gatekeeper.
 
+Whoever observes may use every GET but those of ``_MORE_THAN_LOOKING``; this is the one place that says so.
 Also the rates that a client is held to. Nothing here knows how a refusal is worded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from penstock.gateway.auth.decisions import ANONYMOUS, Action, Principal, Resource
+from penstock.gateway.auth.decisions import ALWAYS_ASKED, ANONYMOUS, Action, Principal, Resource, Standing
 from penstock.gateway.auth.gatekeeper import Gatekeeper, bearer_of
 from penstock.gateway.auth.jwt import JwtRule
 from penstock.gateway.auth.networks import Networks, client_address
@@ -15,6 +17,21 @@ from penstock.gateway.auth.owners import Caller
 from penstock.gateway.http.requests import Request
 from penstock.gateway.http.responses import Refusal, retry_after
 from penstock.gateway.limiting import RateLimiter
+
+#: GETs that do more than look: they move a subscription, or tell a secret.
+_MORE_THAN_LOOKING: Final = frozenset(
+    {
+        "/channel/{channelID}/subscription/polling/{subscriberID}",
+        "/v1/channels/{channel}/subscriptions/{subscriber}/messages",
+        "/v1/channels/{channel}/subscriptions/{subscriber}/events",
+        "/v1/transaction-webhook-secret",
+    }
+)
+
+
+def is_look(method: str, template: str) -> bool:
+    """Whether a route changes nothing and tells no secret, so that whoever observes may use it."""
+    return method == "GET" and template not in _MORE_THAN_LOOKING
 
 
 class Access:
@@ -60,11 +77,12 @@ class Access:
         """Who it is, if they may; AuthRejected if not."""
         if authorization is None:
             authorization = request.header(b"authorization")
-        if authorization is None and not rules and self._is_open and action is not Action.ADMIN:
+        is_asked = action in ALWAYS_ASKED or resource.kind == "admin"
+        if authorization is None and not rules and self._is_open and not is_asked:
             request.principal = ANONYMOUS
             return ANONYMOUS
         principal = await self._gatekeeper.admit(
-            bearer_of(authorization), request.peer, action, resource, rules
+            bearer_of(authorization), request.peer, action, resource, rules, is_look=request.is_look
         )
         request.principal = principal
         return principal
@@ -72,9 +90,18 @@ class Access:
     async def admit_caller(self, request: Request, action: Action, rules: Sequence[JwtRule] = ()) -> Caller:
         """Who asks about transactions, if they may do this; AuthRejected if not."""
         bearer = bearer_of(request.header(b"authorization"))
-        caller = await self._gatekeeper.admit_caller(bearer, request.peer, action, rules)
+        caller = await self._gatekeeper.admit_caller(
+            bearer, request.peer, action, rules, is_look=request.is_look
+        )
         request.principal = caller.principal
         return caller
+
+    async def standing(self, request: Request) -> Standing:
+        """Who it is and what they may do; AuthRejected if what they show is bad."""
+        bearer = bearer_of(request.header(b"authorization"))
+        standing = await self._gatekeeper.standing(bearer, request.peer)
+        request.principal = standing.principal
+        return standing
 
     def count_publish(self, request: Request, messages: int) -> None:
         if self._publishes is not None:

@@ -21,6 +21,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from penstock.errors import PenstockError
+from penstock.gateway.access import is_look
 from penstock.gateway.failures import refusal_of
 from penstock.gateway.http.requests import Disconnected, Receive, Request, Scope, Send
 from penstock.gateway.http.responses import Headers, Refusal, Response, Streaming
@@ -116,6 +117,7 @@ class Application:
             route = routes.get(request.scope["method"])
             if route is None:
                 return "none", _NOT_FOUND if not routes else _not_allowed(routes)
+            request.is_look = is_look(route.method, route.template)
             self._services.access.identify(request)
             handling = route.handler(request)
             if self._tracing is not None:

@@ -33,7 +33,9 @@ from penstock.transactions.model import (
     EXTERNAL_ID_MS,
     MAX_DELAY_MS,
     Limit,
+    StepData,
     Transaction,
+    step_data_from,
     to_json,
     transaction_from,
 )
@@ -197,13 +199,21 @@ class Transactions:
         return await self._reader.search(query)
 
     async def wait(
-        self, id: str, *, timeout_ms: int = 15_000, owner: str | None = None, cancels_webhook: bool = True
+        self,
+        id: str,
+        *,
+        timeout_ms: int = 15_000,
+        owner: str | None = None,
+        cancels_webhook: bool = True,
+        is_reply: bool = True,
     ) -> Transaction:
         """As it is when it has ended, or when the time is over: ask ``has_ended``.
 
         Whoever is told of the end this way may spare a webhook, if the start said ``poll_cancels_webhook``.
+        Not so who only watches: ``is_reply=False`` leaves the transaction as it is.
         """
-        look = partial(self._look, id, owner, is_reply=True, cancels_webhook=cancels_webhook)
+        cancels = is_reply and cancels_webhook
+        look = partial(self._look, id, owner, is_reply=is_reply, cancels_webhook=cancels)
         return await self._waiters.until_ended(id, look, timeout_ms)
 
     def changes(
@@ -217,6 +227,19 @@ class Transactions:
         if owner is not None:
             await self.get(id, owner=owner)
         return await self.looking.children(id)
+
+    async def step_data(self, id: str, step: int, *, owner: str | None = None) -> StepData:
+        """What a step that was reached got, and what it gave."""
+        found = await self.store.get(id, owner=owner or "")
+        record = None if found is None else found[0]
+        if record is None and self._reader is not None:
+            record = await self._reader.record(id, owner=owner or "")
+        if record is None:
+            raise not_found(id)
+        if not 0 <= step <= record.number(b"step"):
+            reached = record.number(b"step")
+            raise UsageError(f"step must be 0 to {reached}, the last that was reached, not {step}")
+        return step_data_from(record, step)
 
     async def _look(
         self,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from penstock.errors import PenstockError
 
@@ -27,6 +27,8 @@ class Action(StrEnum):
     #: look at information: lengths, subscribers, positions
     READ = "read"
     ADMIN = "admin"
+    #: see everything of everybody that the API shows, and change nothing
+    OBSERVE = "observe"
     #: of transactions of the owner that a credential stands for
     START = "transactions:start"
     LOOK = "transactions:read"
@@ -35,6 +37,10 @@ class Action(StrEnum):
     OPERATE = "transactions:*"
     READ_PIPELINES = "pipelines:read"
     WRITE_PIPELINES = "pipelines:write"
+
+
+#: Never open to everybody, whatever they are asked of.
+ALWAYS_ASKED: Final = frozenset({Action.ADMIN, Action.OBSERVE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,18 @@ class Principal:
 
 
 ANONYMOUS = Principal("anonymous", "anonymous")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Who somebody is, and what they may do: of channels and streams to some at least, of the rest to all."""
+
+    principal: Principal
+    may: frozenset[Action]
+
+    @property
+    def may_operate(self) -> bool:
+        return {Action.ADMIN, Action.OPERATE, Action.WRITE_PIPELINES} <= self.may
 
 
 class Rejection(StrEnum):

@@ -4,6 +4,10 @@ A grant is a set of scopes and of name patterns. An action needs its scope, and 
 name: channel patterns for channels and pub/sub, stream patterns for streams; the administration has no name
 to match. No scope includes another: an administrator's token cannot publish unless it says so. Transactions
 belong to owners, so their scopes have no patterns: a token stands for one owner, ``transactions:*`` for all.
+``observe`` is for looking at everything, and has no patterns either; see ``gatekeeper``.
+
+A role is a name for a grant that people want: ``viewer`` looks at everything and changes nothing,
+``operator`` may do everything.
 
 Patterns are globs over whole names: ``*``, ``?``, ``[abc]``, ``[!abc]``; ``*`` stops at nothing.
 
@@ -16,10 +20,10 @@ import fnmatch
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from penstock.errors import ConfigError
 from penstock.gateway.auth.decisions import Action, Resource
@@ -58,6 +62,19 @@ class Grant:
             return Action.ADMIN in self.scopes
         patterns = self.streams if resource.kind == "stream" else self.channels
         return any(_compiled(pattern).match(resource.name) is not None for pattern in patterns)
+
+
+Role: TypeAlias = Literal["viewer", "operator"]
+
+_ROLES: Final[Mapping[Role, Grant]] = {
+    "viewer": Grant("viewer", frozenset({Action.OBSERVE})),
+    "operator": Grant("operator", frozenset(Action), ("*",), ("*",)),
+}
+
+
+def grant_of(role: Role, name: str, owner: str = "") -> Grant:
+    """What a role permits, for a holder of this name."""
+    return replace(_ROLES[role], name=name, owner=owner)
 
 
 def problem_of(grant: Grant) -> str | None:

@@ -6,7 +6,8 @@ credential              owner                                       may
 administrators' bearer  any that the request names                  everything
 API token               its ``owner``, else its name                what its scopes say; ``transactions:*``
                                                                     makes an operator, and so does ``admin``
-                                                                    inside the networks of administrators
+                                                                    inside the networks of administrators;
+                                                                    ``observe`` looks at those of all owners
 JWT                     its claim ``owner``, else ``sub``           what its claim ``scope`` says; without one
                                                                     of ours, all that concerns its owner alone
 none                    ``default``                                 likewise, where no credential is needed
@@ -31,7 +32,10 @@ DEFAULT_OWNER: Final = "default"
 #: What somebody may do to what is theirs; everything else needs a credential, on an open gateway, too.
 OWN_ACTIONS: Final = frozenset({Action.START, Action.LOOK, Action.CONTROL})
 
-_OURS: Final = OWN_ACTIONS | {Action.OPERATE, Action.READ_PIPELINES, Action.WRITE_PIPELINES}
+#: What operators may do.
+OPERATIONS: Final = OWN_ACTIONS | {Action.OPERATE, Action.READ_PIPELINES, Action.WRITE_PIPELINES}
+
+_OURS: Final = OPERATIONS | {Action.OBSERVE}
 _MAX_CHARS: Final = 128
 _OWNER: Final = re.compile(r"[A-Za-z0-9_.@:/+-]{1,128}")
 #: What stays as it is. Not the plus sign: it begins an escape.
@@ -46,6 +50,12 @@ class Caller:
     owner: str
     #: sees the transactions of all owners, and may name one
     is_operator: bool = False
+    #: likewise, and changes nothing
+    is_observer: bool = False
+
+    @property
+    def sees_all(self) -> bool:
+        return self.is_operator or self.is_observer
 
 
 #: Whoever shows no credential where none is needed.
@@ -68,22 +78,25 @@ def owner_name(subject: str) -> str:
     return f"+sha256.{hashlib.sha256(text).hexdigest()}"
 
 
-def jwt_caller(principal: Principal, action: Action) -> Caller:
+def jwt_caller(principal: Principal, action: Action, is_look: bool = False) -> Caller:
     """Whom a JWT that passed its rules stands for, if that may do this."""
     scopes = scopes_in(principal.claims)
     is_operator = Action.OPERATE in scopes
+    is_observer = is_look and not is_operator and Action.OBSERVE in scopes
     allowed: Iterable[Action] = scopes or OWN_ACTIONS
-    if action not in allowed and not is_operator:
+    if action not in allowed and not is_operator and not is_observer:
         raise AuthRejected(f"the token does not grant {action}", Rejection.FORBIDDEN)
     for claim in ("owner", "sub"):
         subject = principal.claims.get(claim)
         if isinstance(subject, str) and subject:
-            return Caller(principal, owner_name(subject), is_operator)
+            return Caller(principal, owner_name(subject), is_operator, is_observer)
+    if is_observer:
+        return Caller(principal, DEFAULT_OWNER, is_observer=True)  # looking needs no owner
     raise AuthRejected("the token names no owner: it has neither owner nor sub", Rejection.FORBIDDEN)
 
 
 def scopes_in(claims: Mapping[str, Any]) -> frozenset[Action]:
-    """Scopes about transactions that a JWT has: words of its claim ``scope``, or a list of them."""
+    """Scopes of ours that a JWT has: words of its claim ``scope``, or a list of them."""
     said = claims.get("scope")
     words = said.split() if isinstance(said, str) else said if isinstance(said, list) else ()
     return frozenset(action for action in _OURS if action in words)

@@ -39,7 +39,7 @@ from penstock.gateway.config.model import (
     WebhookConfig,
 )
 from penstock.gateway.config.reading import Check
-from penstock.gateway.config.surroundings import NAMED_SCOPES, Scope
+from penstock.gateway.config.surroundings import NAMED_SCOPES, Role, Scope
 
 #: Shorter ones can be guessed by trying.
 _MIN_SECRET_LEN: Final = 16
@@ -219,10 +219,18 @@ def _check_token(token: TokenConfig, path: str, problems: Problems) -> None:
         problems.add(child(path, "secret"), f"must have at least {_MIN_SECRET_LEN} characters")
 
 
-@_check(TokenConfig, "scopes", "channels", "streams")
+@_check(TokenConfig, "role", "scopes", "channels", "streams")
 def _check_scopes(token: TokenConfig, path: str, problems: Problems) -> None:
-    if not token.scopes:
-        problems.add(child(path, "scopes"), f"must list at least one of {', '.join(get_args(Scope))}")
+    if token.role is not None:
+        for name in ("scopes", "channels", "streams"):
+            if getattr(token, name):
+                problems.add(child(path, name), f"must be left out: the role {token.role} says it all")
+    elif not token.scopes:
+        problems.add(
+            child(path, "scopes"),
+            f"must list at least one of {', '.join(get_args(Scope))}; "
+            f"or give a role instead: {', '.join(get_args(Role))}",
+        )
     elif NAMED_SCOPES & set(token.scopes) and not (token.channels or token.streams):
         problems.add(path, 'must say where its scopes hold: add channels or streams, e.g. channels: ["*"]')
 

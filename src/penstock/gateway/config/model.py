@@ -367,6 +367,8 @@ class GatewayConfig:
     streams: tuple[StreamRuleConfig, ...] = ()
     pubsub: PubSubConfig = PubSubConfig()
     transactions: TransactionsConfig = field(default_factory=TransactionsConfig)
+    #: The lake whose tables are shown; unset: the archive if it is one, or that of the jobs of this machine.
+    lake: NonEmptyText | None = None
     receipts: ReceiptsConfig = ReceiptsConfig()
     tokens: tuple[TokenConfig, ...] = ()
     #: Nobody without a token or a JWT, also on channels without ``jwt``.

@@ -48,6 +48,7 @@ Scope: TypeAlias = Literal[
     "subscribe",
     "read",
     "admin",
+    "observe",
     "transactions:start",
     "transactions:read",
     "transactions:control",
@@ -55,6 +56,8 @@ Scope: TypeAlias = Literal[
     "pipelines:read",
     "pipelines:write",
 ]
+#: What a token can be instead of a list of scopes.
+Role: TypeAlias = Literal["viewer", "operator"]
 #: Of what is found by its name.
 NAMED_SCOPES: Final[frozenset[Scope]] = frozenset({"publish", "subscribe", "read"})
 #: What owners of transactions are called.
@@ -168,13 +171,17 @@ class HttpConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenConfig:
-    """A token that is not kept in a storage. Exactly one of ``secret`` and ``sha256`` is set."""
+    """A token that is not kept in a storage.
+
+    Exactly one of ``secret`` and ``sha256`` is set, and exactly one of ``role`` and ``scopes``.
+    """
 
     name: Name
     secret: SecretText | None = field(default=None, repr=False)
     #: Of the secret's UTF-8 bytes, as hexadecimal digits.
     sha256: Annotated[str, Matching(r"[0-9a-fA-F]{64}", "64 hexadecimal digits")] | None = None
-    scopes: tuple[Scope, ...]
+    role: Role | None = None
+    scopes: tuple[Scope, ...] = ()
     #: Globs.
     channels: tuple[NonEmptyText, ...] = ()
     streams: tuple[NonEmptyText, ...] = ()

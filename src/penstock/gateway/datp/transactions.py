@@ -24,6 +24,7 @@ import msgspec
 
 from penstock.errors import UsageError
 from penstock.gateway.auth.decisions import Action
+from penstock.gateway.auth.owners import Caller
 from penstock.gateway.datp import documents
 from penstock.gateway.datp.answers import answer, refuse
 from penstock.gateway.http.requests import Request
@@ -95,20 +96,22 @@ class DatpRoutes:
             keys.partition_of(tx)
         except UsageError as error:
             raise Refusal(404, "transaction-not-found", str(error)) from None
-        return await self._status(request, tx, None if caller.is_operator else caller.owner)
+        return await self._status(request, caller, tx, None if caller.sees_all else caller.owner)
 
     async def status_by_external_id(self, request: Request) -> Response:
         caller = await admit(self._services, request, Action.LOOK)
         found = await self._facility.find(request.params["externalId"], owner=caller.owner)
-        return await self._status(request, found.id, caller.owner)
+        return await self._status(request, caller, found.id, caller.owner)
 
-    async def _status(self, request: Request, tx: str, owner: str | None) -> Response:
+    async def _status(self, request: Request, caller: Caller, tx: str, owner: str | None) -> Response:
         reply = request.query.get("reply", "")
         if reply not in _LONG | _SHORT:
             raise bad("reply", "longpoll or shortpoll", reply)
         await request.body()  # there is none; who has gone is heard behind it
         if reply in _LONG:
-            waiting = self._facility.wait(tx, timeout_ms=self._long_poll_ms, owner=owner)
+            waiting = self._facility.wait(
+                tx, timeout_ms=self._long_poll_ms, owner=owner, is_reply=not caller.is_observer
+            )
             return self._reply(await while_connected(self._services, request, waiting))
         return self._reply(await self._facility.get(tx, owner=owner))
 

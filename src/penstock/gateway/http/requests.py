@@ -24,7 +24,7 @@ class Disconnected(Exception):  # noqa: N818 - it happened; nobody is at fault
 class Request:
     """What a handler gets."""
 
-    __slots__ = ("_query", "body_limit_bytes", "params", "peer", "principal", "receive", "scope")
+    __slots__ = ("_query", "body_limit_bytes", "is_look", "params", "peer", "principal", "receive", "scope")
 
     def __init__(
         self, scope: Scope, receive: Receive, params: Mapping[str, str], body_limit_bytes: int
@@ -38,6 +38,8 @@ class Request:
         self.peer: str = ""
         #: who asks, once it was found out
         self.principal: object = None
+        #: whether its route changes nothing and tells no secret
+        self.is_look = False
         self._query: dict[str, str] | None = None
 
     @property

@@ -1,8 +1,8 @@
 """How the gateway is: for load balancers and people (``/v1/health``), and for scrapers (the metrics path).
 
-Everybody learns whether the gateway can work; only administrators learn more: storages, who waits,
-webhooks, and which versions run. Workers know one another by a roll call: each that hears ``roll-call``
-answers ``present``, and whoever asked collects answers for :data:`ROLL_CALL_S`.
+Everybody learns whether the gateway can work; only administrators and observers learn more: storages, who
+waits, webhooks, and which versions run. Workers know one another by a roll call: each that hears
+``roll-call`` answers ``present``, and whoever asked collects answers for :data:`ROLL_CALL_S`.
 
 Metrics name routes and storages, and need no token: scrapers have none. They are answered to addresses inside
 ``admin.auth.networks`` (private networks unless configured otherwise) and refused to all others.
@@ -63,7 +63,7 @@ class HealthDetail(msgspec.Struct):
 
 class Health(msgspec.Struct, omit_defaults=True):
     status: State
-    #: only for administrators
+    #: only for administrators and observers
     detail: HealthDetail | None = None
 
 
@@ -74,7 +74,7 @@ _HEALTH: Final = Doc(
         200: Reply("It can work.", Health),
         503: Reply("It cannot: it starts, stops, or too few storages answer.", Health),
     },
-    "Needs no credential. Administrators get details.",
+    "Needs no credential. Administrators and the scope `observe` get details.",
 )
 _METRICS: Final = Doc(
     "health",
@@ -111,12 +111,12 @@ class HealthRoutes:
     # ------------------------------------------------------------------------- health
 
     async def health(self, request: Request) -> Response:
-        is_admin = await self._is_admin(request)
+        sees_details = await self._sees_details(request)
         status, stores = await self._status()
-        detail = await self._detail(stores) if is_admin else None
+        detail = await self._detail(stores) if sees_details else None
         return answer(Health(status, detail), 200 if status == "ok" else 503)
 
-    async def _is_admin(self, request: Request) -> bool:
+    async def _sees_details(self, request: Request) -> bool:
         if request.header(b"authorization") is None:
             return False
         try:

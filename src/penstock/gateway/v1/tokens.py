@@ -1,4 +1,4 @@
-"""API tokens for administrators: make, list, look at, revoke.
+"""API tokens for administrators: make, list, look at, revoke. Who observes may list and look at them.
 
 =======  ==========================  ======================================================
 method   path                        answer
@@ -18,7 +18,15 @@ import msgspec
 from msgspec import Meta
 
 from penstock.gateway.auth.decisions import Action, Resource
-from penstock.gateway.auth.grants import MAX_NAME_CHARS, MAX_PATTERN_CHARS, MAX_PATTERNS
+from penstock.gateway.auth.grants import (
+    MAX_NAME_CHARS,
+    MAX_PATTERN_CHARS,
+    MAX_PATTERNS,
+    Grant,
+    Role,
+    grant_of,
+    scopes_of,
+)
 from penstock.gateway.auth.tokens import MAX_PAGE, ApiToken, TokenStore
 from penstock.gateway.http.requests import Request
 from penstock.gateway.http.responses import Refusal, Response
@@ -41,13 +49,15 @@ Patterns = Annotated[
 
 
 class TokenWish(msgspec.Struct):
-    """``channels`` and ``streams`` are globs; ``expires_ms`` is in milliseconds since 1970, null: never.
+    """Either a role or scopes. ``viewer``: looks at everything, changes nothing; ``operator``: everything.
 
+    ``channels`` and ``streams`` are globs; ``expires_ms`` is in milliseconds since 1970, null: never.
     ``owner``: whose transactions the token is for; empty: its name.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
-    scopes: Annotated[list[Scope], Meta(min_length=1)]
+    role: Role | None = None
+    scopes: Annotated[list[Scope], Meta(min_length=1)] | None = None
     channels: Patterns = []
     streams: Patterns = []
     owner: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.@:/+-]{0,128}$")] = ""
@@ -137,12 +147,13 @@ class TokenRoutes:
     async def create(self, request: Request) -> Response:
         await self._admit(request)
         wish = await read_json(request, TokenWish)
+        grant = _wished(wish)
         made = await self._tokens.create(
-            wish.name,
-            wish.scopes,
-            channels=wish.channels,
-            streams=wish.streams,
-            owner=wish.owner,
+            grant.name,
+            grant.scopes,
+            channels=grant.channels,
+            streams=grant.streams,
+            owner=grant.owner,
             expires_ms=wish.expires_ms,
         )
         path: bytes = request.scope["raw_path"]
@@ -172,6 +183,23 @@ class TokenRoutes:
 
     async def _admit(self, request: Request) -> None:
         await self._services.access.admit(request, Action.ADMIN, _ADMIN)
+
+
+def _wished(wish: TokenWish) -> Grant:
+    if wish.role is None:
+        if wish.scopes is None:
+            raise _bad_wish("scopes", "give scopes, or a role: viewer or operator")
+        scopes = scopes_of(wish.scopes)
+        return Grant(wish.name, scopes, tuple(wish.channels), tuple(wish.streams), wish.owner)
+    for name in ("scopes", "channels", "streams"):
+        if getattr(wish, name):
+            raise _bad_wish(name, f"must be left out: the role {wish.role} says it all")
+    return grant_of(wish.role, wish.name, wish.owner)
+
+
+def _bad_wish(name: str, detail: str) -> Refusal:
+    errors = [{"name": name, "detail": detail}]
+    return Refusal(400, "invalid-body", f"{name}: {detail}", errors=errors)
 
 
 def _state(token: ApiToken) -> TokenState:

@@ -61,7 +61,7 @@ async def admit_operator(services: Services, request: Request) -> Caller:
 def seen_by(caller: Caller, request: Request) -> str | None:
     """The owner whose transactions are seen; None: those of all."""
     named = request.query.get("owner")
-    return (None if caller.is_operator else caller.owner) if named is None else owner_for(caller, named)
+    return (None if caller.sees_all else caller.owner) if named is None else owner_for(caller, named)
 
 
 def owner_for(caller: Caller, named: str | None) -> str:
@@ -70,7 +70,7 @@ def owner_for(caller: Caller, named: str | None) -> str:
         return caller.owner
     if not is_owner(named):
         raise bad("owner", _OWNER_FORM, named)
-    if named != caller.owner and not caller.is_operator:
+    if named != caller.owner and not caller.sees_all:
         raise Refusal(403, "owner-not-allowed", "only operators may name another owner than their own")
     return named
 

@@ -25,8 +25,8 @@ CASES = [
     ("http: {read_timeout: 1s}", 'http.read_timeout: is not a known key: did you mean "readTimeout"?'),
     ("pubsub: {zzz: 1}", "pubsub.zzz: is not a known key: allowed are enabled"),
     ("5: {}", "[\"5\"]: is not a known key: allowed are storages, quorum, breaker, http, channels, webhooks, "
-     "streams, pubsub, transactions, receipts, tokens, requireTokens, admin, logging, metrics, telemetry, "
-     "sentry"),
+     "streams, pubsub, transactions, lake, receipts, tokens, requireTokens, admin, logging, metrics, "
+     "telemetry, sentry"),
     ("logging: {category: {}, categories: {}}",
      'logging.categories: means the same as "category": remove one of them'),
     ("storages: {}\nstorage: {}", 'storage: means the same as "storages": remove one of them'),
@@ -176,11 +176,21 @@ CASES = [
     ("tokens: [{name: t, sha256: abc, scopes: [admin]}]",
      'tokens[0].sha256: must be 64 hexadecimal digits, not "abc"'),
     ("tokens: [{name: t, secret: hush-hush-hush-hush, scopes: [publsh], channels: [a]}]",
-     'tokens[0].scopes[0]: must be one of publish, subscribe, read, admin, transactions:start, '
+     'tokens[0].scopes[0]: must be one of publish, subscribe, read, admin, observe, transactions:start, '
      'transactions:read, transactions:control, transactions:*, pipelines:read, pipelines:write, '
      'not "publsh": did you mean "publish"?'),
     ("tokens: [{name: t, secret: hush-hush-hush-hush, scopes: [publish]}]",
      'tokens[0]: must say where its scopes hold: add channels or streams, e.g. channels: ["*"]'),
+    ("tokens: [{name: t, secret: hush-hush-hush-hush}]",
+     "tokens[0].scopes: must list at least one of publish, subscribe, read, admin, observe, "
+     "transactions:start, transactions:read, transactions:control, transactions:*, pipelines:read, "
+     "pipelines:write; or give a role instead: viewer, operator"),
+    ("tokens: [{name: t, secret: hush-hush-hush-hush, role: viewer, scopes: [read]}]",
+     "tokens[0].scopes: must be left out: the role viewer says it all"),
+    ("tokens: [{name: t, secret: hush-hush-hush-hush, role: operator, streams: ['*']}]",
+     "tokens[0].streams: must be left out: the role operator says it all"),
+    ("tokens: [{name: t, secret: hush-hush-hush-hush, role: vewer}]",
+     'tokens[0].role: must be one of viewer, operator, not "vewer": did you mean "viewer"?'),
     ("receipts: {secret: hush}", "receipts.secret: must have at least 16 characters"),
     ("admin: {auth: {bearer: ['']}}", None),
     ("admin: {auth: {bearer: ['***']}}",
