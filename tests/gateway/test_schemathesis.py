@@ -28,8 +28,11 @@ from schemathesis.checks import (
 )
 from schemathesis.core.failures import FailureGroup
 
+from penstock.lake import Lake
 from tests.effort import scaled
-from tests.gateway.whole import ADMIN, Whole, whole_worker
+from tests.gateway.furnishing import furnish
+from tests.gateway.whole import ADMIN, whole_worker
+from tests.lake.rows import messages, put
 
 EXAMPLES = scaled(10)
 #: How long one answer may take; streams of events end before, since they are asked to.
@@ -53,6 +56,9 @@ TAGS = (
     "pipelines",
     "schedules",
     "transaction operations",
+    "overview",
+    "server",
+    "data pipeline",
     "health",
     "about",
     "DSPS",
@@ -85,10 +91,11 @@ class Running:
         self._stopping = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         storage = {"embedded": {"directory": str(self.folder / "store.pen"), "durability": "relaxed"}}
-        async with whole_worker(self.folder, storage, **SETTINGS) as worker:
+        lake = _furnished_lake(self.folder / "lake")
+        async with whole_worker(self.folder, storage, lake=str(lake.root), **SETTINGS) as worker:
             self.url = f"http://127.0.0.1:{worker.port}"
             self.document = (await worker.http.get("/v1/openapi.json")).json()
-            self.names = await _furnish(worker)
+            self.names = {**await furnish(worker.http, ADMIN), "table": "messages"}
             self.is_ready.set()
             await self._stopping.wait()
 
@@ -96,43 +103,11 @@ class Running:
         self._loop.call_soon_threadsafe(self._stopping.set)
 
 
-async def _furnish(worker: Whole) -> dict[str, str]:
-    """Put something into every place, so that requests meet it."""
-    http = worker.http
-    http.headers.update(ADMIN)
-    await http.post("/v1/streams/orders", json=[{"tag": "a", "data": "1"}] * 20)
-    await http.put("/v1/streams/orders/groups/billing")
-    await http.post("/v1/streams/orders/groups/billing/read", json={"consumer": "c", "limit": 5})
-    await http.put("/v1/channels/room/subscriptions/ann")
-    await http.post("/v1/channels/room/messages?id=m1", content=b'{"n":1}')
-    hook = {"url": "https://receiver.invalid/", "channels": ["other"], "schedule": {"delays_ms": [0]}}
-    webhook = (await http.post("/v1/webhooks", json=hook)).json()["webhook"]["id"]
-    delivery = (await http.post(f"/v1/webhooks/{webhook}/test")).json()["id"]
-    token = (await http.post("/v1/tokens", json={"name": "t", "scopes": ["admin"]})).json()["token"]["id"]
-    transaction = await _furnish_transactions(worker)
-    http.headers.pop("authorization")
-    return {
-        "channel": "room", "channelID": "room", "subscriber": "ann", "subscriberID": "ann",
-        "message": "m1", "messageID": "m1", "stream": "orders", "group": "billing",
-        "webhook": webhook, "delivery": delivery, "token": token, **transaction,
-    }  # fmt: skip
-
-
-async def _furnish_transactions(worker: Whole) -> dict[str, str]:
-    """A pipeline, a transaction that nobody runs, a limit and a schedule."""
-    http = worker.http
-    await http.put("/v1/pipelines/checkout/draft", json={"steps": ["charge"], "node_group": "shop"})
-    version = (await http.post("/v1/pipelines/checkout/commit", json={"activate": True})).json()["version"]
-    wish = {"pipeline": "checkout", "external_id": "order-1"}
-    transaction = (await http.post("/v1/transactions", json=wish)).json()["id"]
-    await http.put(f"/v1/transactions/{transaction}/switches/paid", json={"value": True})
-    await http.put("/v1/limits/pipelines/checkout", json={"concurrency": 5})
-    await http.put("/v1/schedules/nightly", json={"pipeline": "checkout", "cron": "0 2 * * *"})
-    return {
-        "transaction": transaction, "txId": transaction, "external_id": "order-1", "externalId": "order-1",
-        "switch": "paid", "pipeline": "checkout", "transactionType": "checkout", "version": version,
-        "schedule": "nightly", "node_group": "shop", "kind": "pipelines", "name": "checkout",
-    }  # fmt: skip
+def _furnished_lake(root: Path) -> Lake:
+    lake = Lake.open(root)
+    table = lake.table("messages")
+    table.commit(put(table, messages(table, 1, 10)), progress={"export": 10})
+    return lake
 
 
 @pytest.fixture(scope="module")

@@ -281,6 +281,9 @@ async def test_webhooks_of_the_configuration_can_be_looked_after(
             await until(lambda: is_settled(1))
             looked = (await worker.http.get(path)).json()
             assert looked["is_configured"] is True
+            listed = (await worker.http.get(HOOKS, params={"configured": "true"})).json()["webhooks"]
+            assert listed == [{"id": "shop", "url": hook["url"], "channels": [], "is_configured": True}]
+            assert (await worker.http.get(HOOKS)).json()["webhooks"] == []
             assert looked["url"] == hook["url"]
             for answer in (
                 await worker.http.put(path, json=WISH),

@@ -269,6 +269,25 @@ async def test_pages(shop: Shop) -> None:
         assert (await shop.http.get("/v1/transactions", params=query)).status_code == 400, query
 
 
+@on_every_place
+async def test_what_a_step_got_and_gave(shop: Shop) -> None:
+    await shop.deploy("checkout", "add", "report", "add", Wait("paid"), "add")
+    async with shop.working():
+        tx = await shop.started(input={"n": 1})
+
+        async def is_waiting() -> bool:
+            return bool((await shop.look(tx)).json()["state"] == "waiting")
+
+        await until(is_waiting)
+    steps = [(await shop.http.get(f"/v1/transactions/{tx}/steps/{n}")).json() for n in range(4)]
+    seen = [(each["input"]["n"], (each["output"] or {}).get("n"), each["is_done"]) for each in steps]
+    assert seen == [(1, 2, True), (2, 2, True), (2, 3, True), (3, None, False)]
+    for step in ("4", "x", "-1"):
+        assert (await shop.http.get(f"/v1/transactions/{tx}/steps/{step}")).status_code == 400, step
+    unknown = await shop.http.get(f"/v1/transactions/{tx[:-3]}fff/steps/0")
+    assert code_of(unknown) == (404, "transaction-not-found")
+
+
 @on_one_place
 @pytest.mark.parametrize("kind", ["files", "lake"])
 async def test_the_archive(tmp_path: Path, storage: dict[str, Any], kind: str) -> None:
@@ -301,6 +320,8 @@ async def test_the_archive(tmp_path: Path, storage: dict[str, Any], kind: str) -
         assert (await shop.http.get("/v1/transactions")).json()["transactions"] == []
         found = await shop.http.get("/v1/transactions/by-external-id/a-1")
         assert (found.json()["id"], found.json()["output"]) == (tx, {"n": 2})
+        step = await shop.http.get(f"/v1/transactions/{tx}/steps/0")
+        assert step.json() == {"step": 0, "input": {"n": 1}, "output": {"n": 2}, "is_done": True}
         refused = await shop.http.get("/v1/transactions", params={"archived": "true", "state": "queued"})
         assert code_of(refused) == (400, "invalid-parameter")
         # What is done to it brings it back.

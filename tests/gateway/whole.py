@@ -7,7 +7,7 @@ async with whole_worker(tmp_path, storage, streams=ALL_STREAMS) as worker:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from penstock.gateway.app import Application
-from penstock.gateway.assembly import open_services, transaction_routes
+from penstock.gateway.assembly import console_routes, open_services, transaction_routes
 from penstock.gateway.dsps import answers
 from penstock.gateway.dsps.operating import Operating
 from penstock.gateway.dsps.polling import Polling
@@ -29,6 +29,7 @@ from penstock.gateway.v1.health import HealthRoutes
 from penstock.gateway.v1.hooks import HookRoutes
 from penstock.gateway.v1.openapi import OpenApiRoutes
 from penstock.gateway.v1.pubsub import PubSubRoutes
+from penstock.gateway.v1.session import SessionRoutes
 from penstock.gateway.v1.staying import release
 from penstock.gateway.v1.stream_groups import StreamGroupRoutes
 from penstock.gateway.v1.streams import StreamRoutes
@@ -77,7 +78,9 @@ def all_routes(services: Services, heartbeat_ms: int = 15_000, credential_s: flo
         *PubSubRoutes(services).routes(),
         *HookRoutes(services).routes(),
         *TokenRoutes(services).routes(),
+        *SessionRoutes(services).routes(),
         *transaction_routes(services, heartbeat_ms=heartbeat_ms, credential_s=credential_s),
+        *console_routes(services, heartbeat_ms=heartbeat_ms, credential_s=credential_s),
         *HealthRoutes(services).routes(),
     ]
     return [*routes, *OpenApiRoutes(routes, services.config).routes()]
@@ -89,9 +92,10 @@ async def whole_worker(
     storage: dict[str, Any],
     heartbeat_ms: int = 15_000,
     credential_s: float = 60.0,
+    make: Callable[[Services], Application] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Whole]:
-    """``settings`` are keys of the configuration file."""
+    """``settings`` are keys of the configuration file; ``make`` is for another application than this one."""
     http_settings = {"listen": "127.0.0.1:0", **settings.pop("http", {})}
     defaults = {"admin": {"auth": {"bearer": [ADMIN_SECRET]}}, "streams": ALL_STREAMS, "http": http_settings}
     config = config_of(folder, {"storages": {"default": storage}, **defaults, **settings})
@@ -100,8 +104,13 @@ async def whole_worker(
         def drain() -> None:
             services.life.is_stopping = True
 
+        application = (
+            make(services)
+            if make
+            else Application(services, all_routes(services, heartbeat_ms, credential_s))
+        )
         server = HttpServer(
-            Application(services, all_routes(services, heartbeat_ms, credential_s)),  # type: ignore[arg-type]
+            application,  # type: ignore[arg-type]
             config.http,
             on_draining=drain,
             release=lambda: release(services),

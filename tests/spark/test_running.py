@@ -214,6 +214,7 @@ def test_what_jobs_do_is_in_the_store_while_they_run_and_afterwards(
         assert (here.status.node, here.is_alive, here.status.state) == ("etl-1", True, "running")
         assert here.status.report is not None
         assert here.status.report.rows == 4
+        assert here.status.lake == str(place.lake)
         assert (there.status.node, there.is_alive) == ("etl-2", False)
         gate.may_end.set()
     left = status([each for each in Runner.status(ps) if each.status.node == "etl-1"], "export")

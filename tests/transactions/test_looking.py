@@ -361,9 +361,23 @@ class TestGroupsAndNumbers:
         await store.settle(keys.partition_of(record.id), [outgoing])
         await start(store)
         await start(store, delay_ms=600_000)
-        assert await looking.overview() == Overview(
+        expected = Overview(
             queued=1, running=2, sleeping=2, dead=1, to_archive=1, webhooks=1, outbox=2, total=7
         )
+        assert await looking.overview() == expected
+        assert await looking.overview(await looking.group_names()) == expected
+        assert (await looking.overview([])).queued == 0
+
+    async def test_who_waits_for_a_switch(self, store: TransactionStore, looking: Looking) -> None:
+        started = [await start(store) for _ in range(4)]
+        records = await take(store)
+        await settle(store, records[started[0]], "wait", "paid", 0, "-")
+        await settle(store, records[started[1]], "wait", "paid", 600_000, "-")
+        await settle(store, records[started[2]], "sleep", 600_000, 0)
+        found = await looking.overview()
+        assert (found.sleeping, found.waiting, found.running) == (3, 2, 1)
+        page = await looking.list(Query(state="waiting"))
+        assert {each.id for each in page.items} == {started[0], started[1]}
 
     async def test_limits(self, store: TransactionStore, looking: Looking) -> None:
         assert await looking.limits() == {}

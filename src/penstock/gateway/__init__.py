@@ -10,6 +10,9 @@
 ``control``         what workers tell each other
 ``hooks``           webhooks of channels
 ``measuring``       channels that are counted
+``store_figures``   the store in numbers; ``stream_figures``, ``transaction_figures``, ``job_states``
+                    likewise; ``rates`` how fast they grow, ``overview`` all at one look,
+                    ``sharing`` one reader for many followers, ``lake_reading`` tables of the lake
 ``services``        everything that routes need; ``polls`` waiting for a client
 ``dsps``, ``v1``    the routes
 ``app``             the ASGI application around them

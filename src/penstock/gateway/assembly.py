@@ -21,7 +21,7 @@ from penstock.front import Penstock
 from penstock.gateway.access import Access
 from penstock.gateway.app import Application
 from penstock.gateway.auth.gatekeeper import AdminAccess, Gatekeeper
-from penstock.gateway.auth.grants import Grant, StaticToken, StaticTokens, scopes_of
+from penstock.gateway.auth.grants import Grant, StaticToken, StaticTokens, grant_of, scopes_of
 from penstock.gateway.auth.networks import Networks
 from penstock.gateway.auth.revocation import Revocations
 from penstock.gateway.auth.tokens import TokenStore
@@ -33,7 +33,9 @@ from penstock.gateway.config.model import (
     OnMemoryStoreConfig,
     RedisStoreConfig,
     StorageConfig,
+    TokenConfig,
 )
+from penstock.gateway.console.serving import ConsoleRoutes
 from penstock.gateway.control import Control
 from penstock.gateway.datp.transactions import DatpRoutes
 from penstock.gateway.dsps import answers
@@ -47,17 +49,22 @@ from penstock.gateway.observing.metrics import Metrics
 from penstock.gateway.observing.tracing import Tracing
 from penstock.gateway.policies import ChannelPolicies
 from penstock.gateway.services import Services
+from penstock.gateway.store_figures import StoreReader
 from penstock.gateway.transacting import TransactionService
 from penstock.gateway.v1.channel_events import ChannelEventRoutes
 from penstock.gateway.v1.channels import ChannelRoutes
+from penstock.gateway.v1.data_pipeline import DataPipelineRoutes
 from penstock.gateway.v1.events import HEARTBEAT_MS
 from penstock.gateway.v1.feeds import CREDENTIAL_S
 from penstock.gateway.v1.health import HealthRoutes
 from penstock.gateway.v1.hooks import HookRoutes
 from penstock.gateway.v1.openapi import OpenApiRoutes
+from penstock.gateway.v1.overview import OverviewRoutes
 from penstock.gateway.v1.pipelines import PipelineRoutes
 from penstock.gateway.v1.pubsub import PubSubRoutes
 from penstock.gateway.v1.schedules import ScheduleRoutes
+from penstock.gateway.v1.server import ServerRoutes
+from penstock.gateway.v1.session import SessionRoutes
 from penstock.gateway.v1.sockets import SocketRoutes
 from penstock.gateway.v1.stream_groups import StreamGroupRoutes
 from penstock.gateway.v1.streams import StreamRoutes
@@ -92,6 +99,7 @@ async def open_services(
         control.start()
         stack.push_async_callback(control.stop)
         services = _services(config, clients, store, channels, control, metrics)
+        services.worker = worker
         if services.webhooks is not None:
             services.webhooks.start()
             stack.push_async_callback(services.webhooks.stop)
@@ -141,12 +149,15 @@ def _services(
 ) -> Services:
     revocations = _revocations(config, clients)
     tokens = TokenStore(store)
+    transactions = TransactionService(store, config) if config.transactions.enabled else None
+    admin = config.admin.auth
     gatekeeper = Gatekeeper(
-        admin=AdminAccess(_networks(config.admin.auth.networks), config.admin.auth.bearer),
+        admin=AdminAccess(_networks(admin.networks), admin.bearer),
         revocations=revocations,
         tokens=tokens,
         static_tokens=_static_tokens(config),
         require_tokens=config.require_tokens,
+        transaction_rules=() if transactions is None else transactions.rules,
     )
     limits = config.http.limits
     policies = ChannelPolicies(config)
@@ -170,7 +181,7 @@ def _services(
         revocations=revocations,
         tokens=tokens,
         webhooks=WebhookService(store, channels, policies, control, body_limit_bytes=limits.body_bytes),
-        transactions=TransactionService(store, config) if config.transactions.enabled else None,
+        transactions=transactions,
     )
 
 
@@ -204,13 +215,14 @@ def _limiter(rate: float, config: GatewayConfig) -> RateLimiter | None:
 
 
 def _static_tokens(config: GatewayConfig) -> StaticTokens:
-    return StaticTokens(
-        StaticToken(
-            Grant(token.name, scopes_of(token.scopes), token.channels, token.streams, token.owner or ""),
-            sha256=token.digest.hex(),
-        )
-        for token in config.tokens
-    )
+    return StaticTokens(StaticToken(_grant(token), sha256=token.digest.hex()) for token in config.tokens)
+
+
+def _grant(token: TokenConfig) -> Grant:
+    owner = token.owner or ""
+    if token.role is not None:
+        return grant_of(token.role, token.name, owner)
+    return Grant(token.name, scopes_of(token.scopes), token.channels, token.streams, owner)
 
 
 def transaction_routes(
@@ -230,6 +242,18 @@ def transaction_routes(
     ]
 
 
+def console_routes(
+    services: Services, *, heartbeat_ms: int = HEARTBEAT_MS, credential_s: float = CREDENTIAL_S
+) -> list[Route]:
+    """What is looked at as a whole: the overview, the server, the data pipeline."""
+    store = StoreReader(services.store)
+    return [
+        *OverviewRoutes(services, store, heartbeat_ms=heartbeat_ms, credential_s=credential_s).routes(),
+        *ServerRoutes(services, store).routes(),
+        *DataPipelineRoutes(services).routes(),
+    ]
+
+
 def make_application(services: Services) -> Application:
     """The routes of every API, and the application around them."""
     is_disclosing = services.config.http.disclose_auth_rejection_detail
@@ -245,10 +269,13 @@ def make_application(services: Services) -> Application:
         *PubSubRoutes(services).routes(),
         *HookRoutes(services).routes(),
         *TokenRoutes(services).routes(),
+        *SessionRoutes(services).routes(),
         *transaction_routes(services),
+        *console_routes(services),
         *HealthRoutes(services).routes(),
     ]
     routes += OpenApiRoutes(routes, services.config).routes()
+    routes += ConsoleRoutes().routes()
     return Application(
         services,
         routes,

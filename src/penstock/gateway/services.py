@@ -49,6 +49,8 @@ class Services:
     webhooks: WebhookService | None = None
     #: None: they are not enabled
     transactions: TransactionService | None = None
+    #: the number of this worker among those of its port, from 0
+    worker: int = 0
     life: Life = field(default_factory=Life)
     #: long polls and followers that wait at this moment
     waiting: int = 0

@@ -18,6 +18,7 @@ module          role
 ``vacuuming``   removes what no reader needs any more
 ``lookups``     a transaction by its id, in milliseconds; ``footers``: ends of files that lead there
 ``searching``   transactions newest first, page by page
+``sampling``    some of the newest rows of any table, for people; ``plain``: their values as JSON has them
 ``archive``     the archive of transactions as the facility wants it, out of a lake
 ``archives``    opens what a path has: a lake, or a directory of Parquet files
 ``deltalog``    Delta's log as files

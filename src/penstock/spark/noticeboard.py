@@ -54,6 +54,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     #: of the pass that runs
     progress: dict[str, int | str] = {}
     next_ms: int | None = None
+    #: the directory of the lake, on the machine of the runner
+    lake: str | None = None
 
     @property
     def field(self) -> str:

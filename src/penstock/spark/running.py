@@ -269,7 +269,7 @@ class Runner:
     def _first_status(self, config: JobConfig) -> JobStatus:
         return JobStatus(
             job=config.name, kind=config.kind, node=self._config.node, state="waiting",
-            at_ms=self._clock.now_ms(),
+            at_ms=self._clock.now_ms(), lake=str(self._lake.root),
         )  # fmt: skip
 
     def _change(self, config: JobConfig, **changes: object) -> None:

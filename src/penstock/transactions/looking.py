@@ -21,7 +21,7 @@ import msgspec
 from penstock.errors import UsageError
 from penstock.transactions import keys, listing
 from penstock.transactions.listing import MAX_PAGE, Listing, Page, Query
-from penstock.transactions.model import Limit, Queue, Record, Transaction, transaction_from
+from penstock.transactions.model import Limit, Queue, Record, State, Transaction, transaction_from
 from penstock.transactions.pipelines.registry import NAMES_KEY, head_key, home_key
 from penstock.transactions.statistics import Statistics
 from penstock.transactions.store import TransactionStore, not_found
@@ -31,6 +31,8 @@ __all__ = ["Dead", "GroupInfo", "Looking", "Overview", "Page", "Query", "Running
 
 #: Rows that are read to tell which group they belong to.
 MAX_COUNTED: Final = 10_000
+#: Sleepers whose records are read to tell who of them waits for a switch.
+MAX_SLEEPERS: Final = 1_000
 #: Places beyond the last known child where another one is looked for.
 _PROBE: Final = 8
 _QUEUES: Final = tuple(queue.value for queue in Queue)
@@ -71,6 +73,9 @@ class Overview(NamedTuple):
     outbox: int
     #: all that are not archived
     total: int
+    #: of those that sleep: waiting for a switch; with a time limit they are counted among the
+    #: ``MAX_SLEEPERS`` that wake first
+    waiting: int = 0
 
 
 class Running(NamedTuple):
@@ -183,10 +188,17 @@ class Looking:
 
     # ------------------------------------------------------------------------------------------ groups
 
-    async def groups(self) -> Groups:
-        """Every node group that a pipeline or a worker names, that has a limit, or that was busy today."""
+    async def group_names(self) -> set[str]:
+        """Every node group that a pipeline or a worker names, that has a limit, or that was busy today.
+
+        Worth hundreds of reads: who looks again and again keeps them for a while.
+        """
+        return await self._group_names(await self.limits())
+
+    async def groups(self, names: Iterable[str] | None = None) -> Groups:
+        """All of them in order; or those of whom the names are known."""
         limits = await self.limits()
-        names = sorted(await self._group_names(limits))
+        names = sorted(await self._group_names(limits) if names is None else names)
         prefixes = await self._prefixes()
         lengths: Counter[tuple[str, str]] = Counter()
         oldest: dict[str, int] = {}
@@ -277,10 +289,12 @@ class Looking:
 
     # ----------------------------------------------------------------------------------------- numbers
 
-    async def overview(self) -> Overview:
+    async def overview(self, names: Iterable[str] | None = None) -> Overview:
+        """``names``: the node groups, if they are known."""
         sets = ("processingZ", "sleepingZ", "deadZ", "toArchiveZ", "webhooksZ", "indexZ")
         pipe = self._client.pipeline()
-        for prefix in await self._prefixes():
+        prefixes = await self._prefixes()
+        for prefix in prefixes:
             for name in sets:
                 pipe.zcard(f"{prefix}{name}")
             pipe.llen(f"{prefix}outboxL")
@@ -290,13 +304,28 @@ class Looking:
             sum(replies[at::width]) for at in range(width)
         )
         # A message is three words: number, destination, payload.
+        queued = await self._queued(await self.group_names() if names is None else names)
+        waiting = await self._waiting(prefixes) if sleeping else 0
         return Overview(
-            await self._queued(), running, sleeping, dead, to_archive, webhooks, words // 3, total
+            queued, running, sleeping, dead, to_archive, webhooks, words // 3, total, waiting=waiting
         )
 
-    async def _queued(self) -> int:
+    async def _waiting(self, prefixes: Names) -> int:
+        """Who has no time limit scores infinity; of the others only their records know."""
         pipe = self._client.pipeline()
-        for name in await self._group_names(await self.limits()):
+        each = max(1, MAX_SLEEPERS // len(prefixes))
+        for prefix in prefixes:
+            pipe.zcount(f"{prefix}sleepingZ", "inf", "inf")
+            pipe.zrange(f"{prefix}sleepingZ", "-inf", "(inf", byscore=True, limit=(0, each))
+        replies = await pipe.all()
+        names = [member.decode() for reply in replies[1::2] for member in reply]
+        records = await listing.rows(self._store, names, ("state",))
+        waiting = sum(record is not None and record.state == State.WAITING for record in records)
+        return int(sum(replies[::2])) + waiting
+
+    async def _queued(self, names: Iterable[str]) -> int:
+        pipe = self._client.pipeline()
+        for name in names:
             for prefix in await self._prefixes():
                 for queue in _QUEUES:
                     pipe.zcard(f"{prefix}q{queue}Z:{name}")

@@ -349,6 +349,27 @@ def transaction_from(
     )
 
 
+class StepData(msgspec.Struct):
+    """What went into a step and what came out of it."""
+
+    step: int
+    input: Any
+    #: of one that is not done: null
+    output: Any
+    is_done: bool
+
+
+def step_data_from(record: Record, step: int) -> StepData:
+    """Of a step that was reached; what a step did not change is not stored again."""
+
+    def data_at(number: int) -> Any:
+        found = next((k for k in range(number, 0, -1) if b"d:%d" % k in record.fields), 0)
+        return from_json(record.fields.get(b"d:%d" % found, b"null"))
+
+    is_done = step < record.number(b"step") or b"d:%d" % (step + 1) in record.fields
+    return StepData(step, data_at(step), data_at(step + 1) if is_done else None, is_done)
+
+
 def _optional_json(record: Record, name: bytes) -> Any:
     value = record.fields.get(name)
     return from_json(value) if value else None

@@ -44,6 +44,11 @@ class Directory:
                 return self._keep(webhook)
         return None
 
+    async def configured_ids(self) -> list[str]:
+        """Webhooks of the configuration that had a message; some may have been removed from it since."""
+        found: Any = await self._client.execute("HKEYS", _KEY)
+        return [to_bytes(each).decode() for each in found]
+
     async def configured(self, policy: Policy, webhook: WebhookPolicy) -> Endpoint:
         """The endpoint of a webhook of the configuration; whoever delivers will find it."""
         known = self._known.get(webhook.id)

@@ -16,6 +16,8 @@
 ``pipelines``   drafts and versions; ``schedules`` starts by time
 ``transaction_operations``
                 limits, node groups, workers, statistics
+``overview``    everything at one look, and every second
+``server``      the process and its store; ``data_pipeline`` jobs and the lake
 ``health``      what works and how much of it
 ``openapi``     the document and the page made of all of that
 ==============  =======================================================

@@ -13,6 +13,7 @@ Scope: TypeAlias = Literal[
     "subscribe",
     "read",
     "admin",
+    "observe",
     "transactions:start",
     "transactions:read",
     "transactions:control",

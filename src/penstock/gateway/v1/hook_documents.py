@@ -87,10 +87,11 @@ class NewSecret(msgspec.Struct):
     secret: str
 
 
-class WebhookSummary(msgspec.Struct):
+class WebhookSummary(msgspec.Struct, omit_defaults=True):
     id: str
     url: str
     channels: list[str]
+    is_configured: bool = False
 
 
 class WebhookPage(msgspec.Struct):
@@ -179,7 +180,15 @@ CREATE: Final = _doc(
 LIST: Final = _doc(
     "List webhooks",
     {200: Reply("Those that were made here, by id.", WebhookPage, headers=_NEXT_PAGE)},
-    parameters=(_LIMIT, _CURSOR),
+    parameters=(
+        _LIMIT,
+        _CURSOR,
+        Parameter(
+            "configured",
+            "Those of the gateway's configuration as well, once they have had a message.",
+            {"type": "boolean"},
+        ),
+    ),
 )
 LOOK: Final = _doc("Look at a webhook", {200: Reply("The webhook and how it is.", Webhook)}, refusals=_NONE)
 REPLACE: Final = _doc(

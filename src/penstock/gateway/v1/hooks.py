@@ -16,8 +16,9 @@ GET      ``/v1/deliveries/{delivery}``                   200
 POST     ``/v1/deliveries/{delivery}/replay``            202
 =======  ==============================================  ========================================
 
-Rules: only administrators. Webhooks of the configuration can be looked at, disabled and replayed, not
-changed. What the queue and its workers do is known to ``penstock.webhooks`` alone.
+Rules: only administrators; who observes may look. No secret is shown to either but the new one. Webhooks of
+the configuration can be looked at, disabled and replayed, not changed. What the queue and its workers do is
+known to ``penstock.webhooks`` alone.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from penstock.gateway.observing.timestamps import Timestamps
 from penstock.gateway.services import Services
 from penstock.gateway.v1 import hook_documents as documents
 from penstock.gateway.v1.bodies import read_optional_json
-from penstock.gateway.v1.channel_requests import next_link, page_of
+from penstock.gateway.v1.channel_requests import flag, next_link, page_of
 from penstock.gateway.v1.hook_documents import MASK
 from penstock.gateway.v1.problems import answer, refuse
 from penstock.gateway.v1.reading import DEFAULT_PAGE, MAX_PAGE, cursor, read_json, to_cursor, whole_number
@@ -101,12 +102,15 @@ class HookRoutes:
         await self._admit(request)
         limit = whole_number(request, "limit", DEFAULT_PAGE, 1, MAX_PAGE)
         found = {endpoint.id: endpoint for endpoint in await self._hooks.endpoints.list()}
-        page, last = page_of(sorted(found), cursor(request, str, ""), limit)
+        configured = await self._hooks.directory.configured_ids() if flag(request, "configured") else []
+        page, last = page_of(sorted({*found, *configured}), cursor(request, str, ""), limit)
         following = None if last is None else to_cursor(last)
-        webhooks = [
-            documents.WebhookSummary(name, found[name].url, await self._hooks.routes.patterns(name))
-            for name in page
-        ]
+        webhooks = []
+        for name in page:
+            endpoint = found.get(name) or await self._hooks.directory.get(name)
+            if endpoint is not None:
+                patterns = await self._hooks.routes.patterns(name)
+                webhooks.append(documents.WebhookSummary(name, endpoint.url, patterns, name not in found))
         headers = [next_link(request, following)] if following else ()
         return answer(documents.WebhookPage(webhooks, following), headers=headers)
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.gateway.access import is_look
 from penstock.gateway.config.model import GatewayConfig
 from penstock.gateway.datp.documents import TAG as DATP
 from penstock.gateway.datp.documents import DatpError
@@ -65,6 +66,7 @@ _PATH_VALUES: Final[dict[str, tuple[str, Mapping[str, Any]]]] = {
     "node_group": ("The name of the node group, percent-encoded.", _WORD),
     "kind": ("What is limited.", {"type": "string", "enum": ["pipelines", "owners", "node-groups"]}),
     "name": ("The name of the pipeline, owner or node group, percent-encoded.", _WORD),
+    "table": ("The name of the table.", _TEXT),
 }
 
 _TAGS: Final = {
@@ -79,6 +81,9 @@ _TAGS: Final = {
     "pipelines": "What transactions run: drafts and versions.",
     "schedules": "Transactions that are started by time.",
     "transaction operations": "Limits, node groups, workers and numbers, for operators.",
+    "overview": "Everything at one look.",
+    "server": "The process that answers, and the store behind it.",
+    "data pipeline": "Jobs that bring what happened into a lake, and the tables of the lake.",
     "health": "How the gateway is.",
     "about": "This document.",
     "DSPS": "The DSPS API, for its clients.",
@@ -102,7 +107,7 @@ _ERRORS: Final[dict[str, tuple[str, type]]] = {
 _TOO_LARGE: Final = {413: "The body is too large."}
 
 #: Scopes of what is never open to everybody.
-_ALWAYS: Final = frozenset({"admin", "transactions:*", "pipelines:read", "pipelines:write"})
+_ALWAYS: Final = frozenset({"admin", "observe", "transactions:*", "pipelines:read", "pipelines:write"})
 
 #: Further forms of a body, and of an answer, besides the one that a ``Doc`` names.
 _ALSO_TAKEN: Final = {
@@ -179,12 +184,7 @@ def _operation(route: Route, doc: Doc, schemas: _Schemas) -> dict[str, Any]:
         "summary": doc.summary,
         "responses": _responses(route, doc, schemas),
     }
-    needs = f"Needs the scope `{doc.scope}` where credentials are asked for." if doc.scope else ""
-    if doc.scope == "admin":
-        needs = "Only for administrators."
-    elif doc.scope in _ALWAYS:
-        needs = f"Needs the scope `{doc.scope}`."
-    description = "\n\n".join(text for text in (doc.description, needs) if text)
+    description = "\n\n".join(text for text in (doc.description, _needs(route, doc)) if text)
     if description:
         operation["description"] = description
     parameters = [*_path_parameters(route.template), *map(_parameter, doc.parameters)]
@@ -196,6 +196,17 @@ def _operation(route: Route, doc: Doc, schemas: _Schemas) -> dict[str, Any]:
         # A gateway without rules asks nobody; administrators and operators always need a credential.
         operation["security"] = [{"bearer": []}] if doc.scope in _ALWAYS else [{}, {"bearer": []}]
     return operation
+
+
+def _needs(route: Route, doc: Doc) -> str:
+    """What a credential must say, in words."""
+    if doc.scope is None:
+        return ""
+    observers = is_look(route.method, route.template) and doc.scope != "observe"
+    if doc.scope == "admin":
+        return f"Only for administrators{' and the scope `observe`' if observers else ''}."
+    scopes = f"the scope `{doc.scope}`{' or `observe`' if observers else ''}"
+    return f"Needs {scopes}{'' if doc.scope in _ALWAYS else ' where credentials are asked for'}."
 
 
 def _operation_id(route: Route) -> str:

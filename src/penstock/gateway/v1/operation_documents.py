@@ -100,6 +100,8 @@ class TransactionOverview(msgspec.Struct):
     #: messages on their way to streams and channels
     outbox: int
     total: int
+    #: of those that sleep: waiting for a switch. Among very many sleepers some are overlooked.
+    waiting: int
 
 
 class DurationFigures(msgspec.Struct):

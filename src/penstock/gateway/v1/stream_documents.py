@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from penstock.gateway.stream_figures import StreamFigures
 from penstock.gateway.v1.documents import Body, Doc, Parameter, Reply
 from penstock.gateway.v1.reading import DEFAULT_PAGE, MAX_PAGE
 from penstock.streams.infos import ConsumerInfo, GroupInfo, PendingMessage, Policy, StreamInfo
@@ -93,6 +94,19 @@ class Renewal(msgspec.Struct):
     retry_ms: Annotated[int, Meta(ge=1, le=2**53 - 1)] = 30_000
 
 
+class EvictWish(msgspec.Struct, forbid_unknown_fields=True):
+    """Which messages go: one of ``before``, ``keep`` and ``age_ms``. ``acked`` spares what a group still
+    needs; alone it lets everything go that no group needs."""
+
+    #: those below this offset
+    before: Annotated[int, Meta(ge=1)] | None = None
+    #: all but the newest
+    keep: Annotated[int, Meta(ge=1, le=2**53 - 1)] | None = None
+    #: those that are older
+    age_ms: Milliseconds | None = None
+    acked: bool = False
+
+
 class Rejected(msgspec.Struct):
     offsets: Items
     reason: Annotated[str, Meta(min_length=1, max_length=500, pattern=r"^[^\r\n]*$")]
@@ -137,8 +151,18 @@ class StreamState(msgspec.Struct):
 
 
 class StreamPage(msgspec.Struct):
-    streams: list[str]
+    """Names; with ``details`` what is known of each."""
+
+    streams: list[str | StreamFigures]
     cursor: str | None
+
+
+class Evicted(msgspec.Struct):
+    evicted: int
+
+
+class Compacted(msgspec.Struct):
+    removed: int
 
 
 class GroupState(msgspec.Struct):
@@ -173,6 +197,10 @@ _OFFSETS: Final[dict[str, Any]] = {
     ],
     "default": "earliest",
 }
+_MOMENT: Final[dict[str, Any]] = {
+    "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "format": "date-time"}]
+}
+_SWITCH: Final = {"type": "boolean", "default": False}
 _WHOLE: Final = {"type": "integer", "minimum": 0, "maximum": 2**64 - 1}
 _LIMIT: Final = Parameter(
     "limit",
@@ -194,9 +222,15 @@ _BAD: Final = {400: "A value is not what it should be; `errors` names it."}
 LIST: Final = Doc(
     "streams",
     "List streams",
-    {200: Reply("Names in order.", StreamPage, headers=_NEXT_PAGE)},
-    "Only those that the caller may read. Looks through the whole store: for people, not for programs.",
-    (_LIMIT, _CURSOR, Parameter("match", "A glob over names, such as orders-*.")),
+    {200: Reply("Names in order; with `details` what is known of each.", StreamPage, headers=_NEXT_PAGE)},
+    "Only those that the caller may read. Looks through the whole store: for people, not for programs. The "
+    "`rate` of details is appends in a second since the process that answers was asked last, null at first.",
+    (
+        _LIMIT,
+        _CURSOR,
+        Parameter("match", "A glob over names, such as orders-*."),
+        Parameter("details", "Offsets, sizes and rates, not names alone.", _SWITCH),
+    ),
     refusals=_BAD,
     scope="read",
 )
@@ -223,6 +257,23 @@ DELETE: Final = Doc(
     "streams",
     "Delete a stream with its groups",
     {204: Reply("It is gone. A new one of this name begins at offset 1.")},
+    refusals={**_BAD, **_MISSING, **_OTHER_TYPE},
+    scope="admin",
+)
+EVICT: Final = Doc(
+    "streams",
+    "Remove old messages",
+    {200: Reply("How many went.", Evicted)},
+    "The stream stays, even empty, and so does its last offset.",
+    body=Body(EvictWish),
+    refusals={**_BAD, **_MISSING, **_OTHER_TYPE},
+    scope="admin",
+)
+COMPACT: Final = Doc(
+    "streams",
+    "Keep only the newest message of each tag",
+    {200: Reply("How many went.", Compacted)},
+    "Now, whatever the policy says. Messages without a tag stay, and so does what a group has pending.",
     refusals={**_BAD, **_MISSING, **_OTHER_TYPE},
     scope="admin",
 )
@@ -269,6 +320,7 @@ READ: Final = Doc(
         Parameter(
             "offset", "Where to begin. `latest` is the newest message, `now` what comes next.", _OFFSETS
         ),
+        Parameter("at", "Begin with the first message that was written then or later.", _MOMENT),
         _LIMIT,
         Parameter("tag", "Only messages with this tag. A page may then be short of `limit`."),
         Parameter("live", "Wait, or follow.", {"type": "string", "enum": ["long-poll", "sse"]}),

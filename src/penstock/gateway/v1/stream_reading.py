@@ -56,6 +56,23 @@ class StreamReader:
         ((first, last),) = await self._commands.execute("TREAD", self._stream, 0, 0, "WITHINFO")
         return first, last
 
+    async def first_since(self, moment_ms: int) -> int:
+        """The offset of the first message that was written then or later; behind the last if there is none.
+
+        Halves until it is found: times never go down from one message to the next. One that was compacted
+        away is as old as the one after it.
+        """
+        first, last = await self.bounds()
+        low, high = first, last + 1
+        while low < high:
+            middle = (low + high) // 2
+            _, *rows = await self._rows(middle, 1)
+            if not rows or rows[0][3] >= moment_ms:
+                high = middle
+            else:
+                low = rows[0][0] + 1
+        return low
+
     async def page(self, start: int) -> Page:
         """What is there from this offset on; 0 is the first one available."""
         if self._tag is None:

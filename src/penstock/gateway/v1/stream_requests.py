@@ -33,7 +33,7 @@ _WRITING: Final = frozenset({Action.PUBLISH, Action.ADMIN})
 _OURS: Final = re.compile(
     r"penstock\.|c\.\{|jwt\.\{|\{webhooks\}:"
     r"|tx\.|\{tx\}\.|\{tx\.hooks\}:|\{tx-webhooks\}:|\{pipelines\}\.|\{p\d+\}\."
-    r"|(?:channels\.(?:outboxes|secret)|webhooks\.(?:channels|configured))\Z"
+    r"|(?:channels\.(?:outboxes|secret)|webhooks\.(?:channels|configured)|spark\.jobs)\Z"
 )
 #: What belongs to another stream where streams are kept by scripts; see ``streams.keys``.
 _SIDE_KEY: Final = re.compile(rf"[}}:!]:(?:{'|'.join(name.decode() for name in SIDE_KEYS)})\Z")

@@ -9,6 +9,7 @@ POST     the same                               201, the offsets of what was app
 GET      the same                               200, messages; 204 if a long poll got none; events
 DELETE   the same                               204, 404 if there was none
 GET      ``/{stream}/info``                     200, offsets, sizes, policy
+POST     ``/{stream}/evict`` ``/compact``       200, how many messages went
 =======  =====================================  ==================================================
 
 In the manner of the Durable Streams protocol where it fits: a stream is a URL, ``offset`` and ``live`` in
@@ -30,10 +31,11 @@ from penstock.gateway.http.responses import Headers, Refusal, Response, Streamin
 from penstock.gateway.http.routing import Answer, Route
 from penstock.gateway.polls import while_connected
 from penstock.gateway.services import Services
+from penstock.gateway.stream_figures import StreamFigureReader
 from penstock.gateway.v1 import events
 from penstock.gateway.v1 import stream_documents as documents
 from penstock.gateway.v1.bodies import read_optional_json
-from penstock.gateway.v1.channel_requests import next_link, refuse_other_sites
+from penstock.gateway.v1.channel_requests import flag, next_link, refuse_other_sites
 from penstock.gateway.v1.feeds import CREDENTIAL_S
 from penstock.gateway.v1.following import Terms
 from penstock.gateway.v1.listing import list_names, may_read, refuse_strangers
@@ -42,6 +44,7 @@ from penstock.gateway.v1.reading import (
     DEFAULT_PAGE,
     MAX_PAGE,
     bad,
+    read_json,
     wait_ms,
     whole_number,
 )
@@ -57,6 +60,7 @@ from penstock.gateway.v1.stream_requests import (
     refusals,
     rule_of,
 )
+from penstock.gateway.v1.transaction_requests import moment_in
 from penstock.streams import Stream, StreamCommands
 
 STREAMS: Final = "/v1/streams"
@@ -83,6 +87,7 @@ class StreamRoutes:
         self._heartbeat_ms = heartbeat_ms
         self._credential_s = credential_s
         self._shutdown = Shutdown(services.life)
+        self._figures = StreamFigureReader(services.store)
 
     def routes(self) -> list[Route]:
         table = (
@@ -92,6 +97,8 @@ class StreamRoutes:
             ("GET", STREAM, self.read, documents.READ),
             ("DELETE", STREAM, self.delete, documents.DELETE),
             ("GET", STREAM + "/info", self.info, documents.INFO),
+            ("POST", STREAM + "/evict", self.evict, documents.EVICT),
+            ("POST", STREAM + "/compact", self.compact, documents.COMPACT),
         )
         return [Route(method, path, handler, refuse, doc) for method, path, handler, doc in table]
 
@@ -101,7 +108,8 @@ class StreamRoutes:
         await refuse_strangers(self._services, request, "stream")
         names, following = await list_names(request, self._names, partial(self._may_read, request))
         headers = [next_link(request, following)] if following else ()
-        return answer(documents.StreamPage(names, following), headers=headers)
+        found = await self._figures.read(names) if flag(request, "details") else names
+        return answer(documents.StreamPage([*found], following), headers=headers)
 
     async def _names(self) -> Sequence[str]:
         """Of all streams that HTTP can spell, in order."""
@@ -148,6 +156,23 @@ class StreamRoutes:
             if not await stream.delete():
                 raise not_found()
         return Response(204, b"", ())
+
+    async def evict(self, request: Request) -> Response:
+        name = await admit(self._services, request, Action.ADMIN)
+        refuse_other_sites(self._services, request)
+        wish = await read_json(request, documents.EvictWish)
+        stream = self._stream(name)
+        with refusals():
+            last = (await stream.info()).last  # removing from nothing would be no error
+            return answer(documents.Evicted(await stream.evict(**_which(wish, last), acked=wish.acked)))
+
+    async def compact(self, request: Request) -> Response:
+        name = await admit(self._services, request, Action.ADMIN)
+        refuse_other_sites(self._services, request)
+        stream = self._stream(name)
+        with refusals():
+            await stream.info()
+            return answer(documents.Compacted(await stream.compact()))
 
     # ------------------------------------------------------------------------- writing
 
@@ -230,6 +255,11 @@ class StreamRoutes:
 
 async def _start(request: Request, reader: StreamReader) -> int:
     """The offset that a reader begins at; 0 is the first one available."""
+    moment_ms = moment_in(request, "at")
+    if moment_ms is not None:
+        if "offset" in request.query:
+            raise bad("offset", "left out where at is given", request.query["offset"])
+        return await reader.first_since(moment_ms)
     text = request.query.get("offset", "earliest")
     if text == "earliest":
         return 0
@@ -270,6 +300,19 @@ def duration_ms_of(request: Request) -> int:
     if duration_ms <= 0:
         raise bad("for", "a duration above 0", text)
     return min(duration_ms, _MAX_DURATION_MS)
+
+
+def _which(wish: documents.EvictWish, last: int) -> dict[str, int]:
+    """What is to be removed, as a stream takes it."""
+    wishes = {"keep": wish.keep, "older_than_ms": wish.age_ms}
+    given = {name: number for name, number in wishes.items() if number is not None}
+    if wish.before is not None:
+        given["upto"] = min(wish.before - 1, last)
+    if not given and wish.acked:
+        given["upto"] = last
+    if len(given) != 1:
+        raise Refusal(400, "invalid-body", "say which messages: one of before, keep and age_ms, or acked")
+    return given
 
 
 def _fields(policy: documents.StreamPolicy) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from msgspec import Meta
 from penstock.gateway.v1.documents import Body, Doc, Parameter, Reply, Scope
 from penstock.gateway.v1.reading import DEFAULT_PAGE, MAX_PAGE
 from penstock.transactions.listing import STATES, STATUSES
-from penstock.transactions.model import MAX_DELAY_MS, MAX_SWITCH_VALUE, Transaction
+from penstock.transactions.model import MAX_DELAY_MS, MAX_SWITCH_VALUE, StepData, Transaction
 
 NAME_PATTERN: Final = r"^[A-Za-z0-9_.@:/+-]{1,128}$"
 MAX_REASON: Final = 500
@@ -233,6 +233,14 @@ CHILDREN: Final = Doc(
     {200: Reply("Those that the store still has.", Children)},
     parameters=(OWNER,),
     refusals={**BAD, **MISSING},
+    scope="transactions:read",
+)
+STEP: Final = Doc(
+    _TAG,
+    "Look at what a step of a transaction got and gave",
+    {200: Reply("As the store has it; a replay forgets what later steps got.", StepData)},
+    parameters=(OWNER,),
+    refusals={400: "There is no such step, or it was not reached.", **MISSING},
     scope="transactions:read",
 )
 EVENTS: Final = Doc(

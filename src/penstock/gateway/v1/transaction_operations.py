@@ -22,6 +22,7 @@ POST     ``…/rotate``                                   200, a new one
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from penstock.gateway.auth.decisions import Action
@@ -41,8 +42,10 @@ from penstock.gateway.v1.transaction_requests import (
     seen_by,
     service_of,
 )
+from penstock.transactions.looking import GroupInfo
 from penstock.transactions.model import Limit
-from penstock.transactions.statistics import Histogram, Slot
+from penstock.transactions.statistics import Histogram, Series, Slot
+from penstock.transactions.workers_registry import WorkerInfo
 
 _LIMIT: Final = "/v1/limits/{kind}/{name}"
 _SECRET: Final = "/v1/transaction-webhook-secret"
@@ -126,26 +129,9 @@ class TransactionOperationRoutes:
 
     async def groups(self, request: Request) -> Response:
         await admit_operator(self._services, request)
-        wishes = await self._facility.workers.wishes()
-        workers = Counter(
-            group for worker in await self._facility.workers.list() for group in worker.node_groups
-        )
-        states = [
-            documents.NodeGroupState(
-                name=group.name,
-                admin=group.admin,
-                out=group.out,
-                in_=group.in_,
-                held=group.held,
-                running=group.running,
-                is_paused=group.is_paused,
-                oldest_ms=group.oldest_ms,
-                workers=workers[group.name],
-                concurrency=wishes.get(group.name),
-            )
-            for group in await self._facility.looking.groups()
-        ]
-        return answer(documents.NodeGroupList(states))
+        wishes, workers = await self._facility.workers.wishes(), await self._facility.workers.list()
+        groups = await self._facility.looking.groups()
+        return answer(documents.NodeGroupList(group_states(groups, workers, wishes)))
 
     async def put_group(self, request: Request) -> Response:
         await admit_operator(self._services, request)
@@ -168,7 +154,7 @@ class TransactionOperationRoutes:
     async def statistics(self, request: Request) -> Response:
         caller = await admit(self._services, request, Action.LOOK)
         by: Any = request.query.get("by")
-        if by == "owner" and not caller.is_operator:
+        if by == "owner" and not caller.sees_all:
             raise bad("by", "pipeline or node_group", by)
         level: Any = request.query.get("level", "60s")
         series = await self._facility.statistics.read(
@@ -179,15 +165,7 @@ class TransactionOperationRoutes:
             by=by,
             since_ms=moment_in(request, "since"),
         )
-        figures = documents.TransactionStatistics(
-            level=level,
-            now_ms=series.now_ms,
-            seconds=series.seconds,
-            total=_figures(series.total),
-            slots=[_figures(slot) for slot in series.slots],
-            parts={name: _figures(part.total) for name, part in sorted(series.parts.items())},
-        )
-        return answer(figures)
+        return answer(statistics_of(series))
 
     # ------------------------------------------------------------------------- secrets
 
@@ -211,6 +189,39 @@ def _limit_state(kind: str, name: str, limit: Limit) -> documents.LimitState:
         rate=limit.rate,
         burst=limit.burst,
         max_queued=limit.max_queued,
+    )
+
+
+def group_states(
+    groups: Iterable[GroupInfo], workers: Iterable[WorkerInfo], wishes: Mapping[str, int]
+) -> list[documents.NodeGroupState]:
+    """Node groups with who works for them, and what is wished of those."""
+    counts = Counter(group for worker in workers for group in worker.node_groups)
+    return [
+        documents.NodeGroupState(
+            name=group.name,
+            admin=group.admin,
+            out=group.out,
+            in_=group.in_,
+            held=group.held,
+            running=group.running,
+            is_paused=group.is_paused,
+            oldest_ms=group.oldest_ms,
+            workers=counts[group.name],
+            concurrency=wishes.get(group.name),
+        )
+        for group in groups
+    ]
+
+
+def statistics_of(series: Series) -> documents.TransactionStatistics:
+    return documents.TransactionStatistics(
+        level=series.level,
+        now_ms=series.now_ms,
+        seconds=series.seconds,
+        total=_figures(series.total),
+        slots=[_figures(slot) for slot in series.slots],
+        parts={name: _figures(part.total) for name, part in sorted(series.parts.items())},
     )
 
 

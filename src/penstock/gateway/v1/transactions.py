@@ -8,6 +8,7 @@ GET                                                    200, newest first, by pag
 GET      ``/{transaction}``                            200, as it is; with ``wait`` when it has ended
 GET      ``/by-external-id/{external_id}``             the same
 GET      ``/{transaction}/children``                   200, what its steps have started
+GET      ``/{transaction}/steps/{step}``               200, what a step got and gave
 =======  ============================================  ============================================
 
 Control is in ``transaction_control``, followers are in ``transaction_events``. What transactions are and do
@@ -79,6 +80,7 @@ class TransactionRoutes:
             ("GET", _BY_EXTERNAL_ID, self.find, documents.FIND),
             ("GET", TRANSACTION, self.look, documents.LOOK),
             ("GET", TRANSACTION + "/children", self.children, documents.CHILDREN),
+            ("GET", TRANSACTION + "/steps/{step}", self.step, documents.STEP),
         )
         return [Route(method, path, handler, refuse, doc) for method, path, handler, doc in table]
 
@@ -124,22 +126,26 @@ class TransactionRoutes:
 
     async def look(self, request: Request) -> Response:
         caller = await admit(self._services, request, Action.LOOK)
-        return await self._answer(request, transaction_of(request), seen_by(caller, request))
+        return await self._answer(request, caller, transaction_of(request), seen_by(caller, request))
 
     async def find(self, request: Request) -> Response:
         caller = await admit(self._services, request, Action.LOOK)
         owner = owner_for(caller, request.query.get("owner"))
         found = await self._facility.find(request.params["external_id"], owner=owner)
-        return await self._answer(request, found.id, owner)
+        return await self._answer(request, caller, found.id, owner)
 
-    async def _answer(self, request: Request, tx: str, owner: str | None) -> Response:
+    async def _answer(self, request: Request, caller: Caller, tx: str, owner: str | None) -> Response:
         timeout_ms = waiting_ms(request, self._service.max_wait_ms)
         with_trail = is_set(request, "trail")
         await request.body()  # there is none; who has gone is heard behind it
         if timeout_ms > 0:
             cancels_webhook = is_set(request, "cancel_webhook", default=True)
             waiting = self._facility.wait(
-                tx, timeout_ms=timeout_ms, owner=owner, cancels_webhook=cancels_webhook
+                tx,
+                timeout_ms=timeout_ms,
+                owner=owner,
+                cancels_webhook=cancels_webhook,
+                is_reply=not caller.is_observer,
             )
             found = await while_connected(self._services, request, waiting)
         if timeout_ms <= 0 or with_trail:
@@ -152,6 +158,13 @@ class TransactionRoutes:
         parent = await self._facility.get(tx, owner=seen_by(caller, request))
         found = [] if parent.is_archived else await self._facility.children(tx)
         return answer(documents.Children([*found]))
+
+    async def step(self, request: Request) -> Response:
+        caller = await admit(self._services, request, Action.LOOK)
+        tx, text = transaction_of(request), request.params["step"]
+        if not (text.isascii() and text.isdigit() and len(text) < 10):
+            raise bad("step", "the number of a step", text)
+        return answer(await self._facility.step_data(tx, int(text), owner=seen_by(caller, request)))
 
     # ------------------------------------------------------------------------- listing
 

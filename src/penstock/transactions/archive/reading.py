@@ -16,7 +16,7 @@ from typing import NamedTuple
 from penstock.errors import OutcomeUnknownError
 from penstock.transactions import keys
 from penstock.transactions.archive.sink import ArchivedRecord, ArchiveQuery, ArchiveSink
-from penstock.transactions.model import Transaction
+from penstock.transactions.model import Record, Transaction
 from penstock.transactions.store import TransactionStore
 
 
@@ -38,6 +38,11 @@ class ArchiveReader:
         """The last run of a transaction (of this owner); None if the archive has none."""
         found = await self._find(tx, owner)
         return None if found is None else found.transaction()
+
+    async def record(self, tx: str, *, owner: str = "") -> Record | None:
+        """… as it was stored."""
+        found = await self._find(tx, owner)
+        return None if found is None else found.record
 
     async def get_external(self, owner: str, external_id: str) -> Transaction | None:
         """The newest transaction of an owner with this external id."""
