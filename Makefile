@@ -2,9 +2,11 @@
 # The environment in .venv is made once and renewed when pyproject.toml or constraints.txt change.
 
 PYTHON ?= python3
-STORE ?= ./penstock-data.pen
+# Where the demo keeps its store and its lake, where it listens, and what else it is told (RUN_ARGS=--no-spark).
+DEMO ?= ./penstock-demo
 PORT ?= 6380
 HTTP_PORT ?= 8080
+RUN_ARGS ?=
 PYTEST_ARGS ?=
 # Test processes; most tests wait for servers most of the time. Files are taken in their order: sorted by their number
 # of tests, the few that kill processes would come last, one after the other.
@@ -19,39 +21,47 @@ BENCH_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 # What is installed. Names, since a comma inside $(call …) would end its argument.
-RUN := .[archive,gateway]
-DEV := .[archive,gateway,spark,test,check,bench]
+RUN := .[archive,gateway,cli,spark]
+DEV := .[archive,gateway,cli,spark,test,check,bench]
+DOCS := .[docs]
 # Build backends come first, pinned like the rest, so that no build fetches its own: ours, and the one of PySpark,
 # which is on PyPI as source only.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak check format bench clean
+.PHONY: help run test test-browser soak check format bench docs clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
 	@echo "Penstock: make TARGET"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
-run: $(VENV)/.stamp-run ## serve an embedded store to Redis clients and over HTTP (STORE=, PORT=, HTTP_PORT=)
-	@exec $(BIN)/penstock serve $(STORE) --port $(PORT) --http-port $(HTTP_PORT)
+run: $(VENV)/.stamp-run ## a sample shop, and the console to watch it with (DEMO=, PORT=, HTTP_PORT=, RUN_ARGS=)
+	@exec $(BIN)/penstock demo $(DEMO) --port $(PORT) --http-port $(HTTP_PORT) $(RUN_ARGS)
 
 # Tests start hundreds of processes, each of which would compile everything anew if bytecode were not kept.
-test soak: export PYTHONDONTWRITEBYTECODE :=
+test test-browser soak: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(VENV)/.stamp-dev ## run all tests (PYTEST_ARGS="-k lists -x")
 	@$(BIN)/python -m pytest -m "not soak" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+# `make test` uses a Chromium that is there already, and leaves these tests out if there is none.
+test-browser: export PENSTOCK_NEEDS_CHROMIUM := 1
+test-browser: $(VENV)/.stamp-dev ## install Chromium, and run the tests of the console in it
+	@PENSTOCK_CHROMIUM=$$($(BIN)/python scripts/get_chromium.py) && export PENSTOCK_CHROMIUM && \
+		$(BIN)/python -m pytest -n $(JOBS) tests/browser $(PYTEST_ARGS)
 
 soak: export PENSTOCK_TEST_EFFORT := $(EFFORT)
 soak: export PENSTOCK_CRASH_SECONDS := $(SOAK_SECONDS)
 soak: $(VENV)/.stamp-dev ## hours of random tests and kills (EFFORT=, SOAK_SECONDS=)
 	@$(BIN)/python -m pytest -n 0 --timeout 3600 $(SOAK) $(PYTEST_ARGS)
 
-check: $(VENV)/.stamp-dev ## lint, formatting, types, import contracts
+check: $(VENV)/.stamp-dev ## lint, formatting, types, import contracts, links of the documentation
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo --no-cache
+	@$(BIN)/python scripts/check_docs.py
 
 format: $(VENV)/.stamp-dev ## rewrite the code in the common style
 	@$(BIN)/ruff check --fix-only --quiet
@@ -60,8 +70,11 @@ format: $(VENV)/.stamp-dev ## rewrite the code in the common style
 bench: $(VENV)/.stamp-dev ## compare with a real server in the same run (BENCH_ARGS=)
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
+docs: $(VENV)/.stamp-docs ## build the documentation site into site/
+	@$(BIN)/python scripts/make_site.py
+
 clean: ## remove .venv, caches and build products; stores are left alone
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Output of pip is shown only when it fails: $(call install,WHAT)
@@ -80,3 +93,8 @@ $(VENV)/.stamp-run: pyproject.toml constraints.txt
 $(VENV)/.stamp-dev: pyproject.toml constraints.txt
 	$(call install,$(DEV))
 	@touch $@ $(VENV)/.stamp-run
+
+# Beside what is there: the site is made of texts, and needs nothing of ours.
+$(VENV)/.stamp-docs: pyproject.toml constraints.txt
+	$(call install,$(DOCS))
+	@touch $@

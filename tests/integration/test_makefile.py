@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("target", "extras"),
     [
-        ("run", "archive,gateway"),
-        ("test", "archive,gateway,spark,test,check,bench"),
-        ("check", "archive,gateway,spark,test,check,bench"),
+        ("run", "archive,gateway,cli,spark"),
+        ("test", "archive,gateway,cli,spark,test,check,bench"),
+        ("check", "archive,gateway,cli,spark,test,check,bench"),
     ],
 )
 def test_the_environment_has_what_the_target_needs(target: str, extras: str, tmp_path: Path) -> None:
