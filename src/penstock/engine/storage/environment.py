@@ -202,7 +202,15 @@ class Environment:
         return int(self._env.reader_check())
 
     def copy_to(self, target: Path, *, compact: bool) -> None:
-        self._env.copy(str(target), compact=compact)
+        """Write what is committed now into an empty directory. Others may write meanwhile."""
+        with self.lock:
+            while True:
+                try:
+                    self._env.copy(str(target), compact=compact)
+                    return
+                except lmdb.MapResizedError:
+                    self.begin(write=False).abort()  # adopts what another process has grown
+                    (target / "data.mdb").unlink(missing_ok=True)
 
     @property
     def closed(self) -> bool:
@@ -273,6 +281,15 @@ def open_environment(
             raise translate(fault) from fault
         _registry[_identity(path)] = env
         return env
+
+
+def is_open_here(path: Path) -> bool:
+    """Whether this process has a directory open, or inherited it from one that has."""
+    with _registry_lock:
+        if not path.exists():
+            return False
+        known = _registry.get(_identity(path))
+        return (known is not None and not known.closed) or _identity(path) in _inherited
 
 
 def _identity(path: Path) -> tuple[int, int]:

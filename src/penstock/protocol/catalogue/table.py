@@ -419,12 +419,14 @@ TCOMPACT           2  w    rem:1   0.1.0  Keep the newest message of each tag
 TDEAD             -5  wm   rem:1   0.1.0  Give up messages of a group
 TDROP             -3  w    rem:1   0.1.0  Remove messages by their offsets
 TEVICT            -3  w    rem:1   0.1.0  Remove old messages
+TEXPORT            2  r    get:1   0.1.0  All of a stream but its messages, to copy it
 TGROUP            -2  -    -       0.1.0  The groups of a stream
 TGROUP CREATE     -5  wm   put:2   0.1.0  Make a group that begins at an offset
 TGROUP DESTROY     4  w    rem:2   0.1.0  Remove a group
 TGROUP HELP        2  lt   -       0.1.0  What TGROUP understands
 TGROUP LIST        3  r    peek:2  0.1.0  Names of the groups
 TGROUP SET        -4  w    put:2   0.1.0  Change the offset or the options of a group
+TIMPORT           -3  wm   put:1   0.1.0  Make a stream that is copied from elsewhere
 TINFO             -2  -    -       0.1.0  What is known of a stream
 TINFO CONSUMERS    4  r    peek:2  0.1.0  The consumers of a group
 TINFO GROUPS       3  r    peek:2  0.1.0  The groups of a stream, their positions and counters

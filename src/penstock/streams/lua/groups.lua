@@ -522,6 +522,26 @@ function groups.set_ordered(self, group, ordered)
   if ordered == 'yes' then begin_order(self, group) else end_order(self, group) end
 end
 
+-- Offsets of what is parked, ready or not.
+function groups.parked_offsets(self, group)
+  local offsets = {}
+  for place, member in ipairs(members(self, 'k' .. group.id)) do offsets[place] = number_at(member, 10) end
+  return offsets
+end
+
+-- A group that is complete but for what it has parked, and is not ordered yet: add it (timport.lua).
+function groups.put_parked(self, group, offsets)
+  for _, offset in ipairs(offsets) do
+    add(self, 'k' .. group.id .. common.wide(offset))
+    add(self, 'r' .. group.id .. common.wide(offset))
+  end
+end
+
+-- A consumer that was somewhere else before (timport.lua).
+function groups.put_consumer(self, group, name, active, delivered)
+  redis.call('HSET', self.consumers, group.id .. name, cmsgpack.pack({active, delivered}))
+end
+
 -- Remove the group with all it has.
 function groups.destroy(self, group)
   groups.each_pending(self, group, 0, common.LARGEST, -1, function(offset, record)

@@ -27,6 +27,23 @@ function producers.last_call(sender)
   return sequence, offset
 end
 
+-- Ids of those that are remembered, sorted.
+function producers.ids(self, now)
+  local ids = {}
+  for _, id in ipairs(redis.call('HKEYS', self.producers)) do
+    if producers.load(self, id, now).calls ~= '' then ids[#ids + 1] = id end
+  end
+  table.sort(ids)
+  return ids
+end
+
+-- Calls of a producer as numbers, three of each: first sequence, last sequence, offset of the last message.
+function producers.numbers(sender)
+  local numbers = {}
+  for at = 1, #sender.calls, 8 do numbers[#numbers + 1] = struct.unpack('>d', sender.calls:sub(at, at + 7)) end
+  return numbers
+end
+
 local function store(self, sender, is_kept, now)
   if sender.heard and not sender.is_kept then
     redis.call('ZREM', self.index, 'p' .. common.wide(sender.heard) .. sender.id)
@@ -69,4 +86,11 @@ function producers.remember(self, sender, sequence, count, offset, is_kept, now)
   sender.calls = (sender.calls .. call):sub(-REMEMBERED_BYTES)
   store(self, sender, is_kept, now)
   forget_silent(self, now)
+end
+
+-- A producer that wrote somewhere else before (timport.lua).
+function producers.put(self, id, heard, is_kept, numbers)
+  local calls = {}
+  for place, number in ipairs(numbers) do calls[place] = struct.pack('>d', number) end
+  store(self, {id = id, calls = table.concat(calls)}, is_kept, heard)
 end

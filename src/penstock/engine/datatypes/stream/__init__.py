@@ -21,6 +21,7 @@ module           role
 ``dropping``     so do single ones, on demand
 ``policies``     how long a stream keeps what
 ``producers``    writes that are repeated
+``copying``      a stream as words, and back: for other places
 ``check``        does a stream hold together?
 ===============  =============================================================
 """

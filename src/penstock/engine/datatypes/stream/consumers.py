@@ -59,10 +59,22 @@ def enter(group: Group, name: bytes) -> Consumer:
 def leave(group: Group, consumer: Consumer, delivered: int) -> None:
     """It was here now, and got so many messages."""
     if consumer.number:
-        value = _CONSUMER.pack(consumer.number, group.unit.now_ms, consumer.delivered + delivered)
-        if len(consumer.name) >= FIT_BYTES:
-            value = layout.wrap_long(consumer.name, value)
-        group.unit.put(_row(group, consumer.name), value, db=group.table)
+        _put(group, consumer._replace(last_ms=group.unit.now_ms, delivered=consumer.delivered + delivered))
+
+
+def bring(group: Group, name: bytes, last_ms: int, delivered: int) -> int:
+    """Add a consumer that was somewhere else before (``copying``); answers its number."""
+    group.consumers += 1
+    group.unit.put(group.row(b"k", U32.pack(group.consumers)), name, db=group.table)
+    _put(group, Consumer(name, group.consumers, last_ms, delivered))
+    return group.consumers
+
+
+def _put(group: Group, consumer: Consumer) -> None:
+    value = _CONSUMER.pack(consumer.number, consumer.last_ms, consumer.delivered)
+    if len(consumer.name) >= FIT_BYTES:
+        value = layout.wrap_long(consumer.name, value)
+    group.unit.put(_row(group, consumer.name), value, db=group.table)
 
 
 def all_consumers(group: Group) -> Iterator[Consumer]:

@@ -236,6 +236,13 @@ class Stream(Collection):
         self.dirty_bytes += len(value)
         self.dirty_since_ms = self.dirty_since_ms or head.first_ms
 
+    def put_copied(self, base: int, value: bytes, *, is_dirty: bool) -> None:
+        """Add a sealed node behind all others (``copying``), which sees to the offsets and the size."""
+        if is_dirty:
+            self._put_sealed(base, value)
+        else:
+            self._put(base, value, nodes.read_head(value))
+
     def _put(self, base: int, value: bytes, head: nodes.NodeHead) -> None:
         self._unit.put(self._base + base.to_bytes(8, "big"), value, db=self._table)
         self.bytes += len(value)

@@ -73,8 +73,10 @@ _SINGLE_HEAD: Final = Struct(">BBQI")
 SINGLE_HEAD_BYTES: Final = _SINGLE_HEAD.size
 _HEAD: Final = Struct(">BBIIQQI")
 
-#: What decoding raises if the bytes are not those of a node.
-DAMAGE: Final = (IndexError, ValueError, struct.error, ZstdError)
+#: What decoding raises if the bytes are not those of a node, or of another row of a stream.
+DAMAGE: Final = (
+    AssertionError, LookupError, MemoryError, OverflowError, ValueError, struct.error, ZstdError
+)  # fmt: skip
 
 #: Up to so many messages are found without making tables.
 _FEW: Final = 16
@@ -351,6 +353,17 @@ def encode(
 ) -> bytes:
     """A node of several messages without holes. ``times_ms`` may be one for all."""
     return _encode(tags, entries, times_ms, None, len(tags), sealed)
+
+
+def encode_sealed(
+    tags: Sequence[bytes],
+    entries: Sequence[bytes | None],
+    times_ms: Sequence[int],
+    places: Sequence[int] | None,
+    span: int,
+) -> bytes:
+    """A sealed node of messages with holes between them: ``places`` are offsets minus its base."""
+    return _encode(tags, entries, times_ms, places, span, sealed=True)
 
 
 def _encode(

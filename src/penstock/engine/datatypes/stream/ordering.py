@@ -24,6 +24,7 @@ O3  In a group that is not ordered there are no rows in ``t``, ``o`` and ``w``. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.engine.storage.layout import U32, U64, hash64
@@ -142,6 +143,15 @@ def begin_order(stream: Stream, group: Group) -> None:
         group.unit.put(group.row(b"r", U64.pack(offset)), name, db=group.table)
         if name != _NO_TAG:
             group.unit.put(group.row(b"t", name), U32.pack(1), db=group.table)
+
+
+def put_passed(stream: Stream, group: Group, offsets: Sequence[int]) -> None:
+    """Add what a group has passed over, which is complete otherwise, and take the tags (``copying``)."""
+    for offset in offsets:
+        group.unit.put(group.row(b"r", U64.pack(offset)), _NO_TAG, db=group.table)
+    group.passed = len(offsets)
+    if group.options.ordered:
+        begin_order(stream, group)
 
 
 def end_order(group: Group) -> None:

@@ -38,8 +38,17 @@ _PACKED: Final = Struct(f">{len(fields(Policy))}Q")
 
 
 def load_policy(stream: Stream) -> Policy:
+    return find_policy(stream) or Policy()
+
+
+def find_policy(stream: Stream) -> Policy | None:
+    """None if nobody has set one."""
     value = stream.unit.get(stream.row(_SPACE), None, stream.table)
-    return Policy() if value is None else Policy(*_PACKED.unpack(value))
+    return None if value is None else Policy(*_PACKED.unpack(value))
+
+
+def forget_policy(stream: Stream) -> None:
+    stream.unit.delete(stream.row(_SPACE), db=stream.table)
 
 
 def store_policy(stream: Stream, policy: Policy) -> None:

@@ -44,10 +44,25 @@ class Known(NamedTuple):
 def find_producer(stream: Stream, producer: bytes) -> Known | None:
     """None if it never wrote, or has been silent for too long."""
     value = stream.unit.get(stream.row(_SPACE, fit(producer)), None, stream.table)
-    if value is None or _is_silent(value, stream.unit.now_ms):
-        return None
+    return None if value is None or _is_silent(value, stream.unit.now_ms) else _decode(value)
+
+
+def _decode(value: bytes) -> Known:
     last_ms = int.from_bytes(value[:8], "big")
     return Known(last_ms & ~_KEPT, bool(last_ms & _KEPT), list(_CALL.iter_unpack(value[8:])))
+
+
+def all_known(stream: Stream) -> Iterator[tuple[bytes, Known]]:
+    """Producers that are not silent, by the rest of their row, which is the name if that is not long."""
+    prefix, now_ms = stream.row(_SPACE), stream.unit.now_ms
+    for row, value in stream.unit.rows(stream.table, prefix):
+        if not _is_silent(value, now_ms):
+            yield row[len(prefix) :], _decode(value)
+
+
+def forget_all(stream: Stream) -> None:
+    for row in [row for row, _ in stream.unit.rows(stream.table, stream.row(_SPACE))]:
+        stream.unit.delete(row, db=stream.table)
 
 
 def offset_of_repeated(stream: Stream, producer: bytes, number: int, count: int, is_kept: bool) -> int | None:
@@ -76,8 +91,13 @@ def remember(stream: Stream, producer: bytes, number: int, count: int, offset: i
 
 
 def _store(stream: Stream, producer: bytes, calls: list[tuple[int, int, int]], is_kept: bool) -> None:
-    last_ms = U64.pack(stream.unit.now_ms | (_KEPT if is_kept else 0))
-    packed = b"".join(_CALL.pack(*call) for call in calls)
+    put_known(stream, producer, Known(stream.unit.now_ms, is_kept, calls))
+
+
+def put_known(stream: Stream, producer: bytes, known: Known) -> None:
+    """Remember of a producer what is known."""
+    last_ms = U64.pack(known.last_ms | (_KEPT if known.is_kept else 0))
+    packed = b"".join(_CALL.pack(*call) for call in known.calls)
     stream.unit.put(stream.row(_SPACE, fit(producer)), last_ms + packed, db=stream.table)
 
 
