@@ -53,7 +53,7 @@ def test_help_of_serve_explains_every_option() -> None:
     done = penstock("serve", "--help")
     assert done.returncode == 0
     # An option is followed by its value and then by a sentence, on the same line or the next.
-    explained = re.findall(r"^  (--[a-z-]+) \S+\s+([a-zA-Z].*)", done.stdout, re.MULTILINE)
+    explained = re.findall(r"^  (--[a-z-]+)(?: \S+)?\s+([a-zA-Z].*)", done.stdout, re.MULTILINE)
     assert {option for option, _ in explained} == set(
         re.findall(r"^  (--[a-z-]+)", done.stdout, re.MULTILINE)
     )

@@ -24,12 +24,13 @@ import msgspec
 
 import penstock
 from penstock.cli.opening import Intermixed, opened
+from penstock.cli.teaching import add_json, taught
 from penstock.errors import UsageError
-from penstock.lake import archives
-from penstock.transactions import Transactions
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
+
+    from penstock.transactions import Transactions
 
 T = TypeVar("T")
 
@@ -83,14 +84,14 @@ def add_action(
     name: str,
     action: Action,
     summary: str,
-    *,
+    *examples: str,
     may_create: bool = False,
     has_archive: bool = False,
 ) -> Actions:
-    """A command of a group, with the options that all of them have."""
-    parser = actions.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+    """A command of a group, with the options that all of them have; examples are without ``penstock``."""
+    parser = actions.add_parser(name, **taught(summary, *(f"penstock {example}" for example in examples)))
     parser.add_argument("--store", metavar="WHERE", default=os.environ.get(STORE_VARIABLE), help=WHERE_HELP)
-    parser.add_argument("--json", action="store_true", help="answer in JSON, one value a line")
+    add_json(parser)
     if has_archive:
         parser.add_argument("--archive", metavar="DIR", help="look there as well, for what left the store")
     parser.set_defaults(run=lambda arguments: _run(action, arguments, may_create), refuse=parser.error)
@@ -102,6 +103,8 @@ def _run(action: Action, arguments: argparse.Namespace, may_create: bool) -> Non
         arguments.refuse(f"say which store: --store WHERE, or the variable {STORE_VARIABLE}")
     with opened(arguments.store, may_create=may_create) as (runner, ps):
         if getattr(arguments, "archive", None):
+            from penstock.lake import archives
+
             ps.with_archive(archives.open(arguments.archive))
         action(Bench(arguments, runner, ps))
 

@@ -17,6 +17,7 @@ from penstock.channels import Batch, Channel, Message, Subscription
 from penstock.channels.model import EXPIRE_MS
 from penstock.cli.opening import Intermixed, opened
 from penstock.cli.progress import Progress
+from penstock.cli.teaching import add_json, taught
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -47,26 +48,33 @@ def add_arguments(groups: _SubParsersAction[argparse.ArgumentParser]) -> None:
     actions = parser.add_subparsers(
         title="actions", dest="action", metavar="ACTION", required=True, parser_class=Intermixed
     )
-    publish = _add_action(actions, "publish", "add messages; without CONTENT the lines of stdin")
+    publish = _add_action(actions, "publish", "add messages; without CONTENT the lines of stdin", " hi")
     publish.add_argument("contents", metavar="CONTENT", nargs="*", help="JSON, one message each")
     publish.add_argument(
         "--id", metavar="ID", help="id of the message; a second one of the same id is dropped"
     )
     publish.set_defaults(run=_publish)
-    subscribe = _add_action(actions, "subscribe", "read what a subscriber has not seen, and acknowledge it")
+    subscribe = _add_action(
+        actions, "subscribe", "read what a subscriber has not seen, and acknowledge it", " alice --once"
+    )
     subscribe.add_argument("subscriber", metavar="SUBSCRIBER", help="made if it does not exist")
     subscribe.add_argument("--once", action="store_true", help="stop when there is nothing more, do not wait")
     subscribe.add_argument("--no-ack", action="store_true", help="look only: once, the same comes again")
     subscribe.set_defaults(run=_subscribe)
-    _add_action(actions, "tail", "show messages as they come, until Ctrl-C").set_defaults(run=_tail)
-    _add_action(actions, "info", "show the channel and its subscribers").set_defaults(run=_info)
+    tail = _add_action(actions, "tail", "show messages as they come, until Ctrl-C", " --json")
+    tail.set_defaults(run=_tail)
+    _add_action(actions, "info", "show the channel and its subscribers", "").set_defaults(run=_info)
 
 
-def _add_action(actions: _SubParsersAction[Intermixed], name: str, summary: str) -> argparse.ArgumentParser:
-    parser = actions.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+def _add_action(
+    actions: _SubParsersAction[Intermixed], name: str, summary: str, example: str
+) -> argparse.ArgumentParser:
+    parser = actions.add_parser(
+        name, **taught(summary, f"penstock channel {name} ./shop.pen room-7{example}")
+    )
     parser.add_argument("where", metavar="WHERE", help="directory of a store, or a URL")
     parser.add_argument("channel", metavar="CHANNEL", help="name of the channel")
-    parser.add_argument("--json", action="store_true", help="answer in JSON, one object a line")
+    add_json(parser)
     parser.add_argument("--expire-s", type=_positive, default=EXPIRE_MS // 1_000, metavar="S",
                         help="how long messages are kept (default: 1800)")  # fmt: skip
     return parser

@@ -7,7 +7,10 @@ import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+from penstock.cli.asking import json_line
+from penstock.cli.teaching import add_json
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ examples:
   penstock gateway                                a store in a temporary directory, on port 3000
   penstock gateway gateway.yml
   penstock gateway --store redis://localhost --port 8080
-  penstock gateway --store ./shop.pen --workers 2
+  penstock gateway --store ./shop.pen --workers 2 --lake ./lake
   penstock gateway gateway.yml --dump-config      what it would do, with every default
   PENSTOCK__HTTP__PORT=9000 penstock gateway gateway.yml
 
@@ -41,8 +44,10 @@ def add_arguments(groups: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--port", type=int, help="port, instead of the file's")
     parser.add_argument("--listen", metavar="ADDRESS:PORT", help="address and port, instead of the file's")
     parser.add_argument("--workers", type=int, metavar="N", help="processes that serve the port")
+    parser.add_argument("--lake", metavar="DIR", help="lake whose tables are shown, instead of the file's")
     parser.add_argument("--debug", action="store_true", help="log everything")
     parser.add_argument("--dump-config", action="store_true", help="print the configuration and stop")
+    add_json(parser, "tell the port, or the configuration,")
     parser.set_defaults(run=_gateway)
 
 
@@ -51,16 +56,31 @@ def _gateway(arguments: argparse.Namespace) -> None:
     source = arguments.config if arguments.config in (None, "-") else Path(arguments.config)
     config = load(source, environment=os.environ, overrides=_overrides(arguments))
     if arguments.dump_config:
-        print(dump(config), end="")
+        print(_as_json(dump(config)) if arguments.json else dump(config), end="")
         return
-    tell_bearer(config)
-    status = run(config, lambda port: print(f"Serving HTTP on port {port}. Ctrl-C stops it.", flush=True))
+    status = run(config, lambda port: _announce(config, port, is_json=arguments.json))
     if status:
         raise ConfigError("the workers could not start; the lines above say why")
 
 
+def _announce(config: GatewayConfig, port: int, *, is_json: bool) -> None:
+    tell_console(config, port)
+    text = json_line({"port": port}) if is_json else f"Serving HTTP on port {port}. Ctrl-C stops it.\n"
+    print(text, end="", flush=True)
+
+
+def _as_json(configuration: str) -> str:
+    from penstock.configuration.yamltext import parse_yaml
+
+    return json_line(parse_yaml(configuration, "the configuration"))
+
+
 def _overrides(arguments: argparse.Namespace) -> dict[str, Any]:
-    overrides: dict[str, Any] = {"http.workers": arguments.workers, "http.listen": arguments.listen}
+    overrides: dict[str, Any] = {
+        "http.workers": arguments.workers,
+        "http.listen": arguments.listen,
+        "lake": arguments.lake,
+    }
     if arguments.store is not None:
         overrides["storages"] = {"default": storage_of(arguments.store)}
     if arguments.port is not None:
@@ -89,7 +109,16 @@ def need_gateway() -> tuple[Any, Any, Any]:
     return load, dump, run
 
 
-def tell_bearer(config: GatewayConfig) -> None:
-    """Whoever started it is its administrator."""
+def tell_console(config: GatewayConfig, port: int) -> None:
+    """Whoever started it is its administrator, and is shown the way in."""
     if config.admin.auth.is_bearer_generated:
-        print(f"Admin token of this run: {config.admin.auth.bearer[0]}", file=sys.stderr, flush=True)
+        print(f"Console: {console_link(config, port)}", file=sys.stderr, flush=True)
+
+
+def console_link(config: GatewayConfig, port: int) -> str:
+    """The console's address with the administrator's token, which a browser keeps to itself."""
+    host = config.http.address[0]
+    shown = "127.0.0.1" if host in ("", "0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    scheme = "https" if config.http.tls is not None else "http"
+    token = quote(config.admin.auth.bearer[0], safe="")
+    return f"{scheme}://{shown}:{port}{config.http.base_path}/console/#token={token}"

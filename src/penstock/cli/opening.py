@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import penstock
 from penstock.client.targets import parse_url
@@ -37,8 +38,30 @@ class Intermixed(argparse.ArgumentParser):
             self._is_inside = False
 
 
+class GroupParser(Intermixed):
+    """A parser of the first level, which may take all behind ``--`` as it stands: ``shell -- GET k``."""
+
+    #: the list that takes it
+    words_behind: str | None = None
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        if self.words_behind is None:
+            return argparse.ArgumentParser.parse_known_args(self, args, namespace)
+        if self._is_inside:
+            return super().parse_known_args(args, namespace)
+        words = list(args or ())
+        at = words.index("--") if "--" in words else len(words)
+        found, rest = super().parse_known_args(words[:at], namespace)
+        getattr(found, self.words_behind).extend(words[at + 1 :])
+        return found, rest
+
+
 @contextmanager
-def opened(where: str, *, may_create: bool) -> Iterator[tuple[asyncio.Runner, penstock.Penstock]]:
+def opened(
+    where: str, *, may_create: bool, **settings: Any
+) -> Iterator[tuple[asyncio.Runner, penstock.Penstock]]:
     """A runner and an open client. Wrong values become ``UsageError``, a reader that has gone ends it."""
     target = parse_url(where)
     if not may_create and target.kind == "embedded" and not Path(target.path or "").is_dir():
@@ -47,7 +70,7 @@ def opened(where: str, *, may_create: bool) -> Iterator[tuple[asyncio.Runner, pe
     try:
         with asyncio.Runner() as runner:
             # A server that is not there is told at once; following tries again by itself.
-            ps = penstock.open(where, fail_fast=True)
+            ps = penstock.open(where, fail_fast=True, **settings)
             runner.run(ps.connect())
             try:
                 yield runner, ps

@@ -49,27 +49,95 @@ def add_arguments(groups: _SubParsersAction[argparse.ArgumentParser]) -> None:
     actions: _SubParsersAction[Actions] = parser.add_subparsers(
         title="actions", dest="action", metavar="ACTION", required=True, parser_class=Actions
     )
-    add_action(actions, "list", _list, "show all pipelines")
-    show = _of_name(add_action(actions, "show", _show, "show a pipeline, its versions and its steps"))
-    show.add_argument("--version", metavar="V", help="steps of this version, or draft (default: active)")
-    save = add_action(actions, "save", _save, "save a definition as a draft", may_create=True)
-    save.add_argument("file", metavar="FILE", help="JSON, or - for stdin")
-    commit = _of_name(add_action(actions, "commit", _commit, "make the draft a version; answers its name"))
-    commit.add_argument("-m", "--message", metavar="TEXT", default="", help="what it is about")
-    commit.add_argument("--activate", action="store_true", help="and activate it")
-    activate = _of_name(add_action(actions, "activate", _activate, "start this version from now on"))
-    activate.add_argument("version", metavar="VERSION")
-    _of_name(add_action(actions, "deactivate", _deactivate, "start it no more; what runs goes on"))
-    diff = _of_name(add_action(actions, "diff", _diff, "show what changed from one version to another"))
-    diff.add_argument("old", metavar="OLD", nargs="?", help="a version, or draft (default: active)")
+    _add_looking(actions)
+    _add_changing(actions)
+    _add_moving(actions)
+
+
+def _add_looking(actions: _SubParsersAction[Actions]) -> None:
+    add_action(actions, "list", _list, "show all pipelines", "pipeline list")
+    show = add_action(
+        actions,
+        "show",
+        _show,
+        "show a pipeline, its versions and its steps",
+        "pipeline show checkout",
+        "pipeline show checkout --version draft --json",
+    )
+    _of_name(show).add_argument(
+        "--version", metavar="V", help="steps of this version, or draft (default: active)"
+    )
+    diff = add_action(
+        actions, "diff", _diff, "show what changed from one version to another", "pipeline diff checkout"
+    )
+    _of_name(diff).add_argument("old", metavar="OLD", nargs="?", help="a version, or draft (default: active)")
     diff.add_argument("new", metavar="NEW", nargs="?", help="a version, or draft (default)")
-    export = _of_name(add_action(actions, "export", _export, "write a version for another store"))
-    export.add_argument("version", metavar="VERSION", nargs="?", help="which (default: active)")
+
+
+def _add_changing(actions: _SubParsersAction[Actions]) -> None:
+    save = add_action(
+        actions,
+        "save",
+        _save,
+        "save a definition as a draft",
+        "pipeline save checkout.json",
+        may_create=True,
+    )
+    save.add_argument("file", metavar="FILE", help="JSON, or - for stdin")
+    commit = add_action(
+        actions,
+        "commit",
+        _commit,
+        "make the draft a version; answers its name",
+        "pipeline commit checkout -m 'ship by air' --activate",
+    )
+    _of_name(commit).add_argument("-m", "--message", metavar="TEXT", default="", help="what it is about")
+    commit.add_argument("--activate", action="store_true", help="and activate it")
+    activate = add_action(
+        actions,
+        "activate",
+        _activate,
+        "start this version from now on",
+        "pipeline activate checkout 3f9a",
+    )
+    _of_name(activate).add_argument("version", metavar="VERSION", help="which; its first digits do")
+    deactivate = add_action(
+        actions,
+        "deactivate",
+        _deactivate,
+        "start it no more; what runs goes on",
+        "pipeline deactivate checkout",
+    )
+    _of_name(deactivate)
+    delete = add_action(
+        actions,
+        "delete",
+        _delete,
+        "delete a version nobody uses, or the draft",
+        "pipeline delete checkout draft",
+    )
+    _of_name(delete).add_argument("version", metavar="VERSION", help="which, or draft")
+
+
+def _add_moving(actions: _SubParsersAction[Actions]) -> None:
+    export = add_action(
+        actions,
+        "export",
+        _export,
+        "write a version for another store",
+        "pipeline export checkout -o checkout.export",
+    )
+    _of_name(export).add_argument("version", metavar="VERSION", nargs="?", help="which (default: active)")
     export.add_argument("-o", "--output", metavar="FILE", help="where to (default: stdout)")
-    import_ = add_action(actions, "import", _import, "take an exported version", may_create=True)
+    import_ = add_action(
+        actions,
+        "import",
+        _import,
+        "take an exported version",
+        "pipeline import checkout.export --store redis://localhost",
+        may_create=True,
+    )
     import_.add_argument("file", metavar="FILE", help="what export has written, or - for stdin")
-    delete = _of_name(add_action(actions, "delete", _delete, "delete a version nobody uses, or the draft"))
-    delete.add_argument("version", metavar="VERSION", help="which, or draft")
 
 
 def _of_name(parser: Actions) -> Actions:

@@ -10,7 +10,10 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.cli.asking import json_line
 from penstock.cli.http_beside import http_companion
+from penstock.cli.teaching import add_json
+from penstock.errors import ConfigError
 from penstock.server import Server, ServerSettings, run
 
 if TYPE_CHECKING:
@@ -55,6 +58,7 @@ def add_arguments(groups: _SubParsersAction[argparse.ArgumentParser]) -> None:
     _add_http(parser.add_argument_group("HTTP"))
     _add_protection(parser.add_argument_group("whom to serve"))
     _add_limits(parser.add_argument_group("limits"))
+    add_json(parser, "tell that it is ready")
     parser.set_defaults(run=_serve)
 
 
@@ -78,6 +82,7 @@ def _add_http(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--http-config", metavar="FILE",
                        help="YAML file of `penstock gateway`; without it everybody may use every channel,"
                        " stream and topic")  # fmt: skip
+    group.add_argument("--lake", metavar="DIR", help="lake whose tables are shown (default: the file's)")
 
 
 def _add_protection(group: argparse._ArgumentGroup) -> None:
@@ -109,6 +114,8 @@ def _positive(text: str) -> float:
 
 
 def _serve(arguments: argparse.Namespace) -> None:
+    if arguments.lake is not None and arguments.http_port is None:
+        raise ConfigError("--lake is shown over HTTP: give --http-port as well")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = ServerSettings(
         host=arguments.host,
@@ -133,6 +140,15 @@ def _serve(arguments: argparse.Namespace) -> None:
 
 
 def _announce(server: Server, arguments: argparse.Namespace) -> None:
+    if arguments.json:
+        facts = {
+            "store": str(arguments.directory),
+            "host": arguments.host,
+            "port": server.port,
+            "durability": arguments.durability,
+        }
+        print(json_line(facts), end="", flush=True)
+        return
     where = f"{arguments.host}:{server.port}"
     print(
         f"Serving {arguments.directory} on {where} (durability {arguments.durability}).\n"

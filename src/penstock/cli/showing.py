@@ -1,21 +1,29 @@
-"""How transactions are shown to people: tables, facts, times.
+"""How answers are shown to people: tables, facts, times, sizes; and transactions, which many commands show.
 
 Rules: times are UTC. A cell is one line; the last column takes what the terminal has left, and everything
-where stdout is no terminal. Nothing here reads a store.
+where stdout is no terminal. On a terminal the names of columns are bold, unless NO_COLOR is set
+(https://no-color.org); elsewhere there is nothing but text. Nothing here reads a store.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from penstock.transactions import TrailEntry, Transaction
+if TYPE_CHECKING:
+    from penstock.transactions import TrailEntry, Transaction
 
+BOLD: Final = "1"
+RED: Final = "31"
+GREEN: Final = "32"
+YELLOW: Final = "33"
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 #: What lists leave out: it is read for single transactions only.
 _WHOLE: Final = ("input", "output", "switches", "trail")
 
@@ -28,7 +36,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in cells
     )
-    return "\n".join(_cut(line) for line in lines)
+    head, *rest = map(_cut, lines)
+    return "\n".join([styled(head, BOLD), *rest])
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> str:
@@ -36,6 +45,15 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> str:
     known = [(name, _cell(value)) for name, value in pairs if value is not None and value != ""]
     width = max((len(name) for name, _ in known), default=0)
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in known)
+
+
+def styled(text: str, style: str) -> str:
+    """On a terminal whose user has nothing against it."""
+    return f"\x1b[{style}m{text}\x1b[0m" if is_styled() else text
+
+
+def is_styled() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _cell(value: Any) -> str:
@@ -57,6 +75,15 @@ def moment(at_ms: int | None) -> str | None:
     return (
         datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     )
+
+
+def size(size_bytes: int) -> str:
+    value, unit = float(size_bytes), _UNITS[0]
+    for unit in _UNITS:
+        if value < 1024 or unit == _UNITS[-1]:
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == _UNITS[0] else f"{value:.1f} {unit}"
 
 
 def compact(value: Any) -> str | None:

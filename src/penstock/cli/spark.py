@@ -18,9 +18,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli import spark_looking, spark_worker
-from penstock.cli.asking import Actions
+from penstock.cli.asking import Actions, json_line
 from penstock.cli.spark_options import add_places, add_session, need_spark_extra, overrides, source
 from penstock.cli.spark_telling import Teller
+from penstock.cli.teaching import add_json, taught
 from penstock.errors import PenstockError, UsageError
 
 if TYPE_CHECKING:
@@ -69,8 +70,12 @@ def add_arguments(groups: _SubParsersAction[argparse.ArgumentParser]) -> None:
 def _add_run(actions: _SubParsersAction[Actions]) -> None:
     run = actions.add_parser(
         "run",
-        help="run jobs of the data pipeline, for ever or once",
-        description="Run jobs of the data pipeline, until SIGTERM or Ctrl-C; or each of them once.",
+        **taught(
+            "run jobs of the data pipeline, for ever or once",
+            "penstock spark run --store ./shop.pen --lake ./lake --streams orders",
+            "penstock spark run --config pipeline.yml --available-now export",
+            description="Run jobs of the data pipeline, until SIGTERM or Ctrl-C; or each of them once.",
+        ),
     )
     run.add_argument("jobs", metavar="JOB", nargs="*",
                      help="only these: names of the file, or kinds of jobs (default: all of the file;"
@@ -80,7 +85,7 @@ def _add_run(actions: _SubParsersAction[Actions]) -> None:
     run.add_argument("--streams", metavar="A,B", type=_names, help="streams that are exported")
     run.add_argument("--set", metavar="JOB.KEY=VALUE", type=_job_setting, action="append", default=[],
                      dest="settings", help="an option of a job, its value in YAML; repeatable")  # fmt: skip
-    run.add_argument("--json", action="store_true", help="tell in JSON, one value a line")
+    add_json(run, "tell")
     add_session(run)
     run.set_defaults(run=_run, refuse=run.error)
 
@@ -88,10 +93,15 @@ def _add_run(actions: _SubParsersAction[Actions]) -> None:
 def _add_prepare(actions: _SubParsersAction[Actions]) -> None:
     prepare = actions.add_parser(
         "prepare",
-        help="let Spark start faster on this machine, from now on",
-        description="Keep the classes that Spark loads in a file, so that it starts with about half the work."
-        " Takes about a minute, once, and 190 MB in the user's cache.",
+        **taught(
+            "let Spark start faster on this machine, from now on",
+            "penstock spark prepare",
+            "penstock spark prepare --remove",
+            description="Keep the classes that Spark loads in a file, so that it starts with about half the"
+            " work. Takes about a minute, once, and 190 MB in the user's cache.",
+        ),
     )
+    add_json(prepare)
     prepare.add_argument("--remove", action="store_true", help="remove that file")
     prepare.set_defaults(run=_prepare)
 
@@ -102,10 +112,16 @@ def _prepare(arguments: argparse.Namespace) -> None:
 
     require_pyspark()
     if arguments.remove:
-        print("removed" if class_sharing.remove() else "there was nothing to remove")
+        is_removed = class_sharing.remove()
+        text = "removed" if is_removed else "there was nothing to remove"
+        print(json_line({"removed": is_removed}) if arguments.json else f"{text}\n", end="")
         return
     archive = class_sharing.prepare()
-    print(f"{archive} ({archive.stat().st_size / 1e6:,.0f} MB) is used from now on")
+    size_bytes = archive.stat().st_size
+    if arguments.json:
+        print(json_line({"archive": str(archive), "bytes": size_bytes}), end="")
+    else:
+        print(f"{archive} ({size_bytes / 1e6:,.0f} MB) is used from now on")
 
 
 def _names(text: str) -> list[str]:

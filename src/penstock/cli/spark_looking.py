@@ -7,9 +7,6 @@ JSON value a line, in which bytes are text, or Base64 where they are none.
 from __future__ import annotations
 
 import argparse
-import base64
-import datetime as dt
-import decimal
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,8 +19,10 @@ from penstock import blocking
 from penstock.cli import showing
 from penstock.cli.asking import Actions, json_line, positive
 from penstock.cli.spark_options import add_places, add_session, need_spark_extra, places_of
+from penstock.cli.teaching import add_json, taught
 from penstock.client.targets import parse_url
 from penstock.errors import PenstockError, StoreError, UsageError
+from penstock.lake.plain import plain
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -36,21 +35,31 @@ T = TypeVar("T")
 
 #: Rows that people are shown.
 _ROWS: Final = 100
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def add_actions(actions: _SubParsersAction[Actions]) -> None:
-    status = actions.add_parser("status", help="what the jobs of all runners do",
-                                description="What the jobs of all runners of a store do.")  # fmt: skip
+    status = actions.add_parser(
+        "status",
+        **taught("show what the jobs of all runners do", "penstock spark status --store ./shop.pen"),
+    )
     add_places(status, has_lake=False)
     status.set_defaults(run=_status, refuse=status.error)
-    tables = actions.add_parser("tables", help="rows, files and sizes of the lake's tables",
-                                description="Rows, files and sizes of the lake's tables.")  # fmt: skip
+    tables = actions.add_parser(
+        "tables",
+        **taught("show rows, files and sizes of the lake's tables", "penstock spark tables --lake ./lake"),
+    )
     add_places(tables, has_store=False)
     tables.set_defaults(run=_tables, refuse=tables.error)
-    sql = actions.add_parser("sql", help="run one statement of SQL over the lake and over streams",
-                             description="Run one statement of SQL: tables of the lake and the streams that"
-                             " are named are its tables.")  # fmt: skip
+    sql = actions.add_parser(
+        "sql",
+        **taught(
+            "run one statement of SQL over the lake and over streams",
+            'penstock spark sql --lake ./lake "SELECT status, count(*) FROM transactions GROUP BY status"',
+            'penstock spark sql --store ./shop.pen --stream orders "SELECT count(*) FROM orders"',
+            description="Run one statement of SQL: tables of the lake and the streams that are named are its"
+            " tables.",
+        ),
+    )
     sql.add_argument("statement", metavar="SQL", help="or - for standard input")
     add_places(sql)
     sql.add_argument("--stream", metavar="NAME", action="append", default=[],
@@ -60,7 +69,7 @@ def add_actions(actions: _SubParsersAction[Actions]) -> None:
     add_session(sql)
     sql.set_defaults(run=_sql, refuse=sql.error)
     for parser in (status, tables, sql):
-        parser.add_argument("--json", action="store_true", help="answer in JSON, one value a line")
+        add_json(parser)
 
 
 def _told(arguments: argparse.Namespace, found: T | None, what: str) -> T:
@@ -123,8 +132,8 @@ def _tables(arguments: argparse.Namespace) -> None:
     columns = ("table", "rows", "files", "size", "version", "changed")
     rows = (
         (
-            each["table"], f"{each['rows']:,}", f"{each['files']:,}", _size(each["bytes"]), each["version"],
-            showing.moment(each["changed_ms"]),
+            each["table"], f"{each['rows']:,}", f"{each['files']:,}", showing.size(each["bytes"]),
+            each["version"], showing.moment(each["changed_ms"]),
         )
         for each in known
     )  # fmt: skip
@@ -150,15 +159,6 @@ def _tables_of(lake: Lake) -> Iterator[dict[str, Any]]:
         }
 
 
-def _size(size_bytes: int) -> str:
-    size, unit = float(size_bytes), _UNITS[0]
-    for unit in _UNITS:
-        if size < 1024 or unit == _UNITS[-1]:
-            break
-        size /= 1024
-    return f"{size:.0f} {unit}" if unit == _UNITS[0] else f"{size:.1f} {unit}"
-
-
 # -------------------------------------------------------------------------------------------- SQL
 
 
@@ -182,7 +182,7 @@ def _sql(arguments: argparse.Namespace) -> None:
         answer = spark.sql(statement.strip().removesuffix(";"))
         if arguments.json:
             rows: Iterable[Any] = answer.toLocalIterator() if answer.columns else ()
-            sys.stdout.writelines(json_line(_plain(row)) for row in rows)
+            sys.stdout.writelines(json_line(plain(row)) for row in rows)
         else:
             _show(answer, arguments.rows)
         sys.stdout.flush()
@@ -212,26 +212,5 @@ def _show(answer: Any, limit: int) -> None:
 
 
 def _cell(value: Any) -> Any:
-    plain = _plain(value)
-    return showing.compact(plain) if isinstance(plain, dict | list | bool) else plain
-
-
-def _plain(value: Any) -> Any:
-    """What JSON has words for."""
-    if isinstance(value, dict):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if hasattr(value, "asDict"):  # a row, which is a tuple as well
-        return _plain(value.asDict())
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, bytes | bytearray):
-        try:
-            return bytes(value).decode()
-        except UnicodeDecodeError:
-            return base64.b64encode(value).decode()
-    if isinstance(value, dt.datetime):
-        # Spark hands out local times without a zone; its sessions are in UTC.
-        return value.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
-    if isinstance(value, dt.date | dt.timedelta | decimal.Decimal):
-        return str(value)
-    return value
+    known = plain(value)
+    return showing.compact(known) if isinstance(known, dict | list | bool) else known

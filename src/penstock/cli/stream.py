@@ -19,10 +19,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias, TypeVar
 
+from penstock.cli import showing
 from penstock.cli.opening import Intermixed, opened
 from penstock.cli.progress import Progress
+from penstock.cli.teaching import add_json, taught
 from penstock.errors import UsageError
-from penstock.streams import GroupInfo, Message, Stream
+from penstock.streams import Message, Stream
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -31,6 +33,7 @@ T = TypeVar("T")
 
 #: Does what an action asks for.
 Action: TypeAlias = Callable[["_Bench"], None]
+AddOptions: TypeAlias = Callable[[argparse.ArgumentParser], None]
 
 #: Lines that are written with one command, …
 _BATCH_LINES: Final = 1_000
@@ -63,14 +66,10 @@ def add_arguments(groups: _SubParsersAction[argparse.ArgumentParser]) -> None:
     actions = parser.add_subparsers(
         title="actions", dest="action", metavar="ACTION", required=True, parser_class=Intermixed
     )
-    _add_write(_add_action(actions, "write", _write, "add messages; without ENTRY the lines of stdin"))
-    _add_read(_add_action(actions, "read", _read, "show messages that are there"))
-    _add_follow(_add_action(actions, "follow", _follow, "show messages as they are written, until Ctrl-C"))
-    _add_action(actions, "groups", _groups, "show the groups and how far they are")
-    _add_action(actions, "info", _info, "show offsets, sizes and times")
-    _add_evict(_add_action(actions, "evict", _evict, "remove old messages"))
-    _add_drop(_add_action(actions, "drop", _drop, "remove messages by their offsets"))
-    _add_action(actions, "compact", _compact, "keep only the newest message of each tag")
+    for name, action, summary, example, add_options in _ACTIONS:
+        parser = _add_action(actions, name, action, summary, f"./shop.pen orders{example}")
+        if add_options is not None:
+            add_options(parser)
 
 
 def _add_action(
@@ -78,11 +77,12 @@ def _add_action(
     name: str,
     action: Action,
     summary: str,
+    example: str,
 ) -> argparse.ArgumentParser:
-    parser = actions.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+    parser = actions.add_parser(name, **taught(summary, f"penstock stream {name} {example}"))
     parser.add_argument("where", metavar="WHERE", help="directory of a store, or a URL")
     parser.add_argument("stream", metavar="STREAM", help="name of the stream")
-    parser.add_argument("--json", action="store_true", help="answer in JSON, one object a line")
+    add_json(parser)
     parser.set_defaults(run=lambda arguments: _run(action, arguments))
     return parser
 
@@ -242,21 +242,12 @@ def _groups(bench: _Bench) -> None:
             print(json.dumps(dataclasses.asdict(group)))
         return
     columns = ("name", "cursor", "ack_offset", "pending", "lag", "lost", "dead", "idle_ms")
-    rows = [columns, *([_cell(group, column) for column in columns] for group in groups)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(columns))]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def _cell(group: GroupInfo, column: str) -> str:
-    return str(getattr(group, column))
+    print(showing.table(columns, ([getattr(group, column) for column in columns] for group in groups)))
 
 
 def _info(bench: _Bench) -> None:
     facts = dataclasses.asdict(bench.run(bench.stream.info()))
-    width = max(map(len, facts))
-    shown = "\n".join(f"{name.ljust(width)}  {value}" for name, value in facts.items())
-    _show(bench.arguments, facts, shown)
+    _show(bench.arguments, facts, showing.facts((name, str(value)) for name, value in facts.items()))
 
 
 def _evict(bench: _Bench) -> None:
@@ -279,6 +270,24 @@ def _drop(bench: _Bench) -> None:
 def _compact(bench: _Bench) -> None:
     count = bench.run(bench.stream.compact())
     _show(bench.arguments, {"removed": count}, f"{count}")
+
+
+_ACTIONS: Final[tuple[tuple[str, Action, str, str, AddOptions | None], ...]] = (
+    (
+        "write",
+        _write,
+        "add messages; without ENTRY the lines of stdin",
+        " --tag eu '{\"id\": 1}'",
+        _add_write,
+    ),
+    ("read", _read, "show messages that are there", " --tail 10", _add_read),
+    ("follow", _follow, "show messages as they are written, until Ctrl-C", " --from 1", _add_follow),
+    ("groups", _groups, "show the groups and how far they are", "", None),
+    ("info", _info, "show offsets, sizes and times", " --json", None),
+    ("evict", _evict, "remove old messages", " --keep 1000000 --acked", _add_evict),
+    ("drop", _drop, "remove messages by their offsets", " 17 100-120", _add_drop),
+    ("compact", _compact, "keep only the newest message of each tag", "", None),
+)
 
 
 # ------------------------------------------------------------------------------ showing

@@ -62,14 +62,37 @@ def add_arguments(groups: _SubParsersAction[argparse.ArgumentParser]) -> None:
     actions: _SubParsersAction[Actions] = parser.add_subparsers(
         title="actions", dest="action", metavar="ACTION", required=True, parser_class=Actions
     )
-    _add_start(add_action(actions, "start", _start, "start a transaction; answers its id"))
-    status = add_action(actions, "status", _status, "show one transaction", has_archive=True)
+    _add_start(
+        add_action(
+            actions,
+            "start",
+            _start,
+            "start a transaction; answers its id",
+            """tx start checkout '{"cart": 42}' --owner acme --external-id order-42""",
+            "tx start checkout @order.json --wait 30       its end, or 30 seconds",
+        )
+    )
+    status = add_action(
+        actions, "status", _status, "show one transaction", "tx status tx-0-1 --trail", has_archive=True
+    )
     status.add_argument("id", metavar="ID", nargs="?", help="which; or give --external-id")
     status.add_argument("--external-id", metavar="X", help="the one that has this id of its owner's")
     status.add_argument("--owner", metavar="NAME", help=f"whose (with --external-id: {DEFAULT_OWNER})")
     status.add_argument("--trail", action="store_true", help="with all that happened to it")
-    _add_list(add_action(actions, "list", _list, "show transactions, the newest first", has_archive=True))
-    watch = add_action(actions, "watch", _watch, "show what happens to one, until it has ended or Ctrl-C")
+    _add_list(
+        add_action(
+            actions,
+            "list",
+            _list,
+            "show transactions, the newest first",
+            "tx list --state sleeping",
+            "tx list --status failed --json | jq -r .id",
+            has_archive=True,
+        )
+    )
+    watch = add_action(
+        actions, "watch", _watch, "show what happens to one, until it has ended or Ctrl-C", "tx watch tx-0-1"
+    )
     watch.add_argument("id", metavar="ID")
     tx_control.add_actions(actions)
     tx_numbers.add_actions(actions)

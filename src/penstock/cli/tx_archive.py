@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 def add_actions(actions: _SubParsersAction[Actions]) -> None:
     archive = add_action(
-        actions, "archive", _archive, "move what has ended to an archive, until Ctrl-C or SIGTERM"
+        actions,
+        "archive",
+        _archive,
+        "move what has ended to an archive, until Ctrl-C or SIGTERM",
+        "tx archive --archive ./archive --once",
     )
     archive.add_argument("--archive", metavar="DIR", required=True, help="where to; made if there is none")
     archive.add_argument("--once", action="store_true", help="stop when nothing more is due")

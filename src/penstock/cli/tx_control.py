@@ -25,28 +25,71 @@ _NUMBERS = ("concurrency", "rate", "burst", "max_queued")
 
 
 def add_actions(actions: _SubParsersAction[Actions]) -> None:
-    cancel = add_action(actions, "cancel", _cancel, "end a transaction, and its children")
-    retry = add_action(
-        actions, "retry", _retry, "let one that failed go on at the step that failed", has_archive=True
+    cancel = add_action(
+        actions,
+        "cancel",
+        _cancel,
+        "end a transaction, and its children",
+        "tx cancel tx-0-1 --reason 'ordered twice'",
     )
-    replay = add_action(actions, "replay", _replay, "run one again from a step", has_archive=True)
+    retry = add_action(
+        actions,
+        "retry",
+        _retry,
+        "let one that failed go on at the step that failed",
+        "tx retry tx-0-1",
+        has_archive=True,
+    )
+    replay = add_action(
+        actions,
+        "replay",
+        _replay,
+        "run one again from a step",
+        "tx replay tx-0-1 --from charge",
+        has_archive=True,
+    )
     replay.add_argument("--from", dest="step", metavar="STEP", default="0",
                         help="number of the step, the first is 0, or its id (default: 0)")  # fmt: skip
-    wake = add_action(actions, "wake", _wake, "let one that sleeps go on now")
+    wake = add_action(actions, "wake", _wake, "let one that sleeps go on now", "tx wake tx-0-1")
     for parser in (cancel, retry, replay, wake):
         parser.add_argument("id", metavar="ID")
         parser.add_argument("--reason", metavar="TEXT", default="", help="for the trail")
-    switch = add_action(actions, "switch", _switch, "show, set or delete switches of a transaction")
+    switch = add_action(
+        actions,
+        "switch",
+        _switch,
+        "show, set or delete switches of a transaction",
+        "tx switch tx-0-1",
+        "tx switch tx-0-1 approved=yes",
+        "tx switch tx-0-1 approved --delete",
+    )
     switch.add_argument("id", metavar="ID")
     switch.add_argument("switch", metavar="NAME[=VALUE]", nargs="?",
                         help="which, or what it shall be (default: show all)")  # fmt: skip
     switch.add_argument("--delete", action="store_true", help="delete it")
-    priority = add_action(actions, "priority", _priority, "let one go before others, or behind them")
+    priority = add_action(
+        actions, "priority", _priority, "let one go before others, or behind them", "tx priority tx-0-1 9"
+    )
     priority.add_argument("id", metavar="ID")
     priority.add_argument("priority", type=whole, metavar="N", help="0 to 9, the most urgent")
-    _add_scope(add_action(actions, "pause", _pause, "let nothing of it begin; steps that run go on"), True)
-    _add_scope(add_action(actions, "resume", _resume, "let it go on"), True)
-    _add_limit(add_action(actions, "limit", _limit, "show limits, or set one; what is not named stays"))
+    pause = add_action(
+        actions,
+        "pause",
+        _pause,
+        "let nothing of it begin; steps that run go on",
+        "tx pause --pipeline checkout",
+    )
+    _add_scope(pause, True)
+    _add_scope(add_action(actions, "resume", _resume, "let it go on", "tx resume --pipeline checkout"), True)
+    limit = add_action(
+        actions,
+        "limit",
+        _limit,
+        "show limits, or set one; what is not named stays",
+        "tx limit",
+        "tx limit --owner acme --rate 50 --concurrency 20",
+    )
+    _add_limit(limit)
 
 
 def _add_scope(parser: argparse.ArgumentParser, is_required: bool) -> None:

@@ -19,17 +19,29 @@ _KEPT: Final = {"5s": "5 minutes", "60s": "2 hours", "600s": "24 hours"}
 
 
 def add_actions(actions: _SubParsersAction[Actions]) -> None:
-    dead = add_action(actions, "dead", _dead, "show who was given up, and why: somebody has to look at them")
+    dead = add_action(
+        actions,
+        "dead",
+        _dead,
+        "show who was given up, and why: somebody has to look at them",
+        "tx dead --json | jq -r .reason",
+    )
     dead.add_argument("--limit", type=positive, default=50, metavar="N", help="at most (default: 50)")
-    stats = add_action(actions, "stats", _stats, "show how much there is, and what has happened lately")
+    stats = add_action(
+        actions,
+        "stats",
+        _stats,
+        "show how much there is, and what has happened lately",
+        "tx stats --level 600s --by owner",
+    )
     stats.add_argument("--level", choices=_LEVELS, default="60s",
                        help="5s: of 5 minutes; 60s: of 2 hours (default); 600s: of a day")  # fmt: skip
     stats.add_argument("--by", choices=[name.replace("_", "-") for name in _BY], default="pipeline",
                        help="a line for each (default: pipeline)")  # fmt: skip
     for name in _BY:
         stats.add_argument(f"--{name.replace('_', '-')}", metavar="NAME", help="of this one alone")
-    add_action(actions, "groups", _groups, "show node groups: who waits and who runs")
-    add_action(actions, "workers", _workers, "show the workers that live")
+    add_action(actions, "groups", _groups, "show node groups: who waits and who runs", "tx groups")
+    add_action(actions, "workers", _workers, "show the workers that live", "tx workers --json")
 
 
 def _dead(bench: Bench) -> None:

@@ -33,8 +33,16 @@ def add_actions(actions: _SubParsersAction[Actions]) -> None:
     inner: _SubParsersAction[Actions] = parser.add_subparsers(
         title="actions", dest="schedule_action", metavar="ACTION", required=True, parser_class=Actions
     )
-    add_action(inner, "list", _list, "show all schedules")
-    _add_put(add_action(inner, "put", _put, "save a schedule, in place of one of the same name"))
+    add_action(inner, "list", _list, "show all schedules", "tx schedule list")
+    put = add_action(
+        inner,
+        "put",
+        _put,
+        "save a schedule, in place of one of the same name",
+        "tx schedule put nightly close-books --cron '0 2 * * *' --timezone Europe/Berlin",
+        "tx schedule put poll fetch-rates --every 5m",
+    )
+    _add_put(put)
     for name, action, summary in (
         ("show", _show, "show one schedule and when it fires"),
         ("pause", _pause, "let it fire no more"),
@@ -42,7 +50,7 @@ def add_actions(actions: _SubParsersAction[Actions]) -> None:
         ("remove", _remove, "forget it; what it has started goes on"),
         ("run", _run_now, "start what it starts, now and besides; answers the id"),
     ):
-        one = add_action(inner, name, action, summary)
+        one = add_action(inner, name, action, summary, f"tx schedule {name} nightly")
         one.add_argument("name", metavar="NAME")
         if name == "show":
             one.add_argument("--times", type=positive, default=5, metavar="N", help="next fires (default: 5)")

@@ -25,7 +25,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import penstock
-from penstock.cli.asking import STORE_VARIABLE, WHERE_HELP, positive, whole
+from penstock.cli.asking import STORE_VARIABLE, WHERE_HELP, json_line, positive, whole
+from penstock.cli.teaching import add_json
 from penstock.cli.tx_archive import archiver_of
 from penstock.errors import ConfigError
 from penstock.lake import archives
@@ -95,6 +96,7 @@ def add_options(parser: argparse.ArgumentParser, *, concurrency: int, groups: st
                         help="deliver webhooks (default: if what that needs is installed)")  # fmt: skip
     beside.add_argument("--allow-network", metavar="CIDR", action="append", default=[],
                         help="private network that may be called, too; repeatable")  # fmt: skip
+    add_json(parser, "tell its start and its end")
 
 
 def _ordinary(ps: penstock.Penstock, app: App, options: dict[str, Any]) -> Worker:
@@ -229,7 +231,11 @@ async def _run(arguments: argparse.Namespace, app: App, make: Make) -> None:
             _announce(worker, arguments, app)
             await worker.run()
         done = worker.statistics()
-        print(f"Worker {worker.id} has stopped: {done.taken} taken, {done.ended} of them ended.", flush=True)
+        _tell(
+            arguments,
+            {"worker": worker.id, "state": "stopped", "taken": done.taken, "ended": done.ended},
+            f"Worker {worker.id} has stopped: {done.taken} taken, {done.ended} of them ended.",
+        )
 
 
 def _stop(worker: AnyWorker, grace_ms: int) -> None:
@@ -244,11 +250,24 @@ def _stop(worker: AnyWorker, grace_ms: int) -> None:
 def _announce(worker: AnyWorker, arguments: argparse.Namespace, app: App) -> None:
     steps, pipelines = len(app.step_names), len(list(app.pipelines))
     where = _without_password(arguments.store)
-    print(
+    facts = {
+        "worker": worker.id,
+        "state": "working",
+        "store": where,
+        "node_groups": list(worker.node_groups),
+        "steps": steps,
+        "pipelines": pipelines,
+        "concurrency": worker.concurrency,
+    }
+    text = (
         f"Worker {worker.id} works for {', '.join(worker.node_groups)} on {where}:"
-        f" {steps} steps, {pipelines} pipelines, {worker.concurrency} at a time. Ctrl-C stops it.",
-        flush=True,
+        f" {steps} steps, {pipelines} pipelines, {worker.concurrency} at a time. Ctrl-C stops it."
     )
+    _tell(arguments, facts, text)
+
+
+def _tell(arguments: argparse.Namespace, facts: dict[str, Any], text: str) -> None:
+    print(json_line(facts) if arguments.json else f"{text}\n", end="", flush=True)
 
 
 def _without_password(where: str) -> str:

@@ -61,6 +61,8 @@ _LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": str(max(os.cpu_count() or 2, 2)),
+    # What Python's workers send costs a tenth less than over TCP.
+    "spark.python.unix.domain.socket.enabled": str(os.name == "posix").lower(),
 }
 #: What Spark takes for a master, and ours for Connect.
 _MASTER: Final = re.compile(
