@@ -37,8 +37,8 @@ class Module:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        path = _path_of(name)
-        self.tree = ast.parse(path.read_text(encoding="utf-8"))
+        self.text = _path_of(name).read_text(encoding="utf-8")
+        self.tree = ast.parse(self.text)
         #: name here → what it was imported or defined as
         self._origins: dict[str, Definition] = {}
         for node in _statements(self.tree):

@@ -7,7 +7,6 @@ run: that would be another JVM.
 from __future__ import annotations
 
 import argparse
-import ast
 import re
 import shlex
 import subprocess
@@ -25,7 +24,8 @@ from penstock.cli.main import main
 from penstock.lake.tables import TABLES
 from penstock.spark.config import load
 from penstock.spark.jobs import KINDS
-from tests.channels.test_documentation import Checked, check
+from tests.documents import blocks as blocks_of
+from tests.documents import check, compiled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,11 +33,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "spark.md").read_text()
 DECLARATIVE = ROOT / "examples" / "declarative"
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def blocks(kind: str) -> list[str]:
-    return [block for of, block in BLOCKS if of == kind]
+    return [block for _, block in blocks_of(PAGE, kind)]
 
 
 def section(title: str) -> str:
@@ -62,9 +61,9 @@ def names(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def _run(example: str, names: dict[str, Any]) -> int:
-    checked = Checked(example)
-    exec(compile(checked.visit(ast.parse(example)), "docs/spark.md", "exec"), names)
-    return checked.checks
+    code, checks = compiled(example, "docs/spark.md")
+    exec(code, names)
+    return checks
 
 
 def _run_alone(example: str, home: Path) -> list[str]:

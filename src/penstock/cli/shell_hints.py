@@ -4,9 +4,7 @@
     hint("set k ")               "value [NX | XX] [GET] …"
     help_on([b"set"])            a few lines
 
-Rules: names and facts come from the catalogue. It does not spell arguments out: those of the most used
-commands are written down here, those of the others follow from their arity and the places of their keys.
-Nothing here knows a terminal, nor a store.
+Rules: names, facts and arguments come from the catalogue. Nothing here knows a terminal, nor a store.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from typing import Final, NamedTuple
 
 from penstock.protocol.catalogue import CATALOGUE, CommandSpec, lookup
 from penstock.protocol.catalogue.table import GROUPS
+from penstock.protocol.catalogue.usage import USAGE
 
 #: Words that the shell itself understands.
 OWN: Final = {
@@ -25,95 +24,6 @@ OWN: Final = {
     "exit": "end the shell",
     "quit": "end the shell",
     ".json": "answers in JSON, and back again",
-}
-
-#: Arguments of commands, as people write them.
-ARGUMENTS: Final[dict[str, str]] = {
-    name: arguments
-    for name, _, arguments in (
-        line.strip().partition("  ")
-        for line in """
-        APPEND  key value
-        BLMOVE  source destination LEFT|RIGHT LEFT|RIGHT timeout
-        BLPOP  key [key …] timeout
-        BRPOP  key [key …] timeout
-        CLIENT KILL  ip:port|filter [value] [filter value …]
-        CLIENT LIST  [TYPE normal|master|replica|pubsub] [ID id …]
-        CLIENT SETNAME  name
-        CONFIG GET  pattern [pattern …]
-        CONFIG SET  parameter value [parameter value …]
-        COPY  source destination [DB db] [REPLACE]
-        DECRBY  key decrement
-        ECHO  message
-        EVAL  script numkeys [key …] [arg …]
-        EVALSHA  sha1 numkeys [key …] [arg …]
-        EXPIRE  key seconds [NX|XX|GT|LT]
-        EXPIREAT  key unix-time [NX|XX|GT|LT]
-        FLUSHALL  [ASYNC|SYNC]
-        FLUSHDB  [ASYNC|SYNC]
-        GETEX  key [EX s|PX ms|EXAT s|PXAT ms|PERSIST]
-        GETRANGE  key start end
-        GETSET  key value
-        HDEL  key field [field …]
-        HEXISTS  key field
-        HGET  key field
-        HINCRBY  key field increment
-        HMGET  key field [field …]
-        HSCAN  key cursor [MATCH pattern] [COUNT n]
-        HSET  key field value [field value …]
-        INCRBY  key increment
-        INFO  [section …]
-        KEYS  pattern
-        LINDEX  key index
-        LPOP  key [count]
-        LPUSH  key element [element …]
-        LRANGE  key start stop
-        LREM  key count element
-        LTRIM  key start stop
-        MEMORY USAGE  key [SAMPLES n]
-        MSET  key value [key value …]
-        OBJECT ENCODING  key
-        PEXPIRE  key milliseconds [NX|XX|GT|LT]
-        PING  [message]
-        PSUBSCRIBE  pattern [pattern …]
-        PUBLISH  channel message
-        RENAME  key newkey
-        RPOP  key [count]
-        RPUSH  key element [element …]
-        SADD  key member [member …]
-        SCAN  cursor [MATCH pattern] [COUNT n] [TYPE type]
-        SELECT  index
-        SET  key value [NX|XX] [GET] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL]
-        SETEX  key seconds value
-        SETNX  key value
-        SISMEMBER  key member
-        SLOWLOG GET  [count]
-        SREM  key member [member …]
-        SUBSCRIBE  channel [channel …]
-        TACK  key group item [item …]
-        TDEAD  key group reason item [item …]
-        TDROP  key item [item …]
-        TEVICT  key offset|-count|AGE ms [ACKED]
-        TGROUP CREATE  key group offset [option value …]
-        TGROUP DESTROY  key group
-        TGROUP SET  key group [OFFSET offset] [option value …]
-        TINFO CONSUMERS  key group
-        TINFO PRODUCER  key id
-        TNACK  key group delay-ms item [item …]
-        TPENDING  key group [start end count [CONSUMER name]]
-        TPOLICY  key [option value …]
-        TREAD  key offset count [BLOCK ms] [GROUP name [CONSUMER name] [RETRY retry-ms expire-ms]] [WITHTIME]
-        TRENEW  key group retry-ms item [item …]
-        TSCAN  key first last [BYTES n]
-        TWRITE  key tag entry
-        WAIT  numreplicas timeout
-        ZADD  key [NX|XX] [GT|LT] [CH] [INCR] score member [score member …]
-        ZINCRBY  key increment member
-        ZRANGE  key start stop [BYSCORE|BYLEX] [REV] [LIMIT offset count] [WITHSCORES]
-        ZREM  key member [member …]
-        ZSCORE  key member
-        """.strip().splitlines()
-    )
 }
 
 #: A word, or all between brackets.
@@ -168,33 +78,7 @@ def find(words: Sequence[bytes]) -> CommandSpec | None:
 
 def arguments_of(spec: CommandSpec) -> str:
     """How a command goes on behind its name."""
-    known = ARGUMENTS.get(title(spec))
-    return _derived(spec) if known is None else known
-
-
-def _derived(spec: CommandSpec) -> str:
-    """From what the catalogue has: how many there are, and which are keys."""
-    if spec.subcommands:
-        return "subcommand [arg …]"
-    first = 2 if b"|" in spec.full_name else 1
-    words = [_place(spec, at) for at in range(first, abs(spec.arity))]
-    if spec.arity > 0:
-        return " ".join(words)
-    keys = [key for key in spec.key_specs if key.is_fixed and key.last < 0]
-    repeated = " ".join(["key", *["arg"] * (keys[0].step - 1)]) if keys else "arg"
-    return " ".join([*words, f"[{repeated} …]"])
-
-
-def _place(spec: CommandSpec, at: int) -> str:
-    for keys in spec.key_specs:
-        if keys.counted and at == keys.start:
-            return "numkeys"
-        if keys.counted and at > keys.start:
-            return "key"
-        last = keys.last if keys.last >= 0 else abs(spec.arity) + keys.last
-        if keys.is_fixed and keys.start <= at <= max(last, keys.start) and not (at - keys.start) % keys.step:
-            return "key"
-    return "arg"
+    return "subcommand [arg …]" if spec.subcommands else USAGE.get(title(spec), "")
 
 
 def hint(text: str) -> str:
