@@ -83,7 +83,7 @@ class Seal:
     def open(self, channel: str, subscriber: str, part: str) -> Mark:
         try:
             fields = _PART.decode(part)
-        except (msgspec.MsgspecError, RecursionError):
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
             raise ReceiptError("the receipt does not decode; send it back as it came") from None
         mark = Mark(fields.clk, fields.mid)
         if not MIN <= mark.clock <= MAX or not is_id(mark.id):

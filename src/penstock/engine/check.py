@@ -25,14 +25,16 @@ S3     the count of a queue is the number of pushes in it
 :func:`find_leftovers` tells what dead processes left behind and nobody swept yet. That
 is no fault: the next sweep removes it.
 
-It only reads, knows every table, and is known by nobody but tests and tools.
+:func:`find_damage` looks at some keys alone, inside a unit: for commands that have failed.
+
+It only reads, knows every table, and takes nothing that it reads for granted: whatever a decoder raises is a
+fault of the row that it was given.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from penstock.engine.bus.files import parse_name
@@ -42,6 +44,7 @@ from penstock.engine.datatypes.stream import Stream
 from penstock.engine.datatypes.stream.check import faults_of
 from penstock.engine.keyspace import Keyspace
 from penstock.engine.storage import layout
+from penstock.engine.storage.environment import ENGINE_FAULTS
 from penstock.engine.storage.layout import (
     DATABASES,
     HASH,
@@ -63,6 +66,9 @@ if TYPE_CHECKING:
 
 #: Element rows of one collection without the version: (space and rest, value).
 _Rows: TypeAlias = Iterable[tuple[bytes, bytes]]
+
+#: How many keys :func:`find_damage` looks at, where a command does not name any.
+_MOST_LOOKED_AT: Final = 100_000
 
 _TABLES_OF_PROCESSES: Final = ("subscribed", "channels", "messages", "waiters", "waiting")
 
@@ -86,6 +92,12 @@ def check_store(engine: Engine) -> list[str]:
 
     engine.run_task(read_all, write=False)
     return faults
+
+
+def find_damage(engine: Engine, database: int, keys: Sequence[bytes]) -> str | None:
+    """The first fault of these keys (of any, if none are given), as a sentence; None if they are sound."""
+    checker = _Checker(engine.unit, engine.keyspaces)
+    return next(iter(checker.run_for(database, keys)), None)
 
 
 def find_leftovers(engine: Engine) -> list[str]:
@@ -156,6 +168,21 @@ class _Checker:
         self._check_counter(b"ticket", tickets + [row[-8:] for row, _ in self._rows("waiters")])
         return self._faults
 
+    def run_for(self, database: int, keys: Sequence[bytes]) -> list[str]:
+        """Faults of some keys, or of the first ones that there are."""
+        table, heads = self._unit.tables[f"keys:{database}"], dict[bytes, _Head]()
+        named = ((physical(key), self._unit.get(physical(key), None, table)) for key in keys)
+        for row, record in named if keys else islice(self._rows(f"keys:{database}"), _MOST_LOOKED_AT):
+            if record is not None:
+                self._check_key(database, row, record, heads, set())
+        if keys:
+            self._check_streams(database, heads)
+            for version, head in heads.items():
+                if head.type != STREAM:
+                    rows = self._rows(f"data:{database}", version)
+                    self._check_elements(f"keys:{database} {head.name[:32]!r}", head, rows)
+        return self._faults
+
     def _fault(self, rule: str, text: str) -> None:
         self._faults.append(f"{rule}: {text}")
 
@@ -176,20 +203,31 @@ class _Checker:
         heads: dict[bytes, _Head] = {}
         deadlines: set[bytes] = set()
         for row, record in self._rows(f"keys:{database}"):
-            where = f"keys:{database} {row[8:40]!r}"
-            head = layout.decode_head(record) if record else None
-            is_long = len(row) == layout.LONG_PHYSICAL_BYTES
-            if head is None or head.type not in layout.TYPE_NAMES or is_long != (head.long_name is not None):
-                self._fault("K1", f"{where} does not decode")
-                continue
-            name = layout.name_of(row, record)
-            if physical(name) != row:
-                self._fault("K1", f"{where} is not where its name {name[:40]!r} belongs")
-            if head.deadline_ms is not None:
-                deadlines.add(layout.U64.pack(head.deadline_ms) + row)
-            if head.type != STRING:
-                self._add_head(where, heads, name, head.type, record, head.body)
+            self._check_key(database, row, record, heads, deadlines)
         return heads, deadlines
+
+    def _check_key(
+        self, database: int, row: bytes, record: bytes, heads: dict[bytes, _Head], deadlines: set[bytes]
+    ) -> None:
+        where = f"keys:{database} {row[8:40]!r}"
+        head = layout.decode_head(record) if record else None
+        is_long = len(row) == layout.LONG_PHYSICAL_BYTES
+        if (
+            head is None
+            or head.type not in layout.TYPE_NAMES
+            or record[0] & layout.UNUSED
+            or head.body > len(record)
+            or is_long != (head.long_name is not None)
+        ):
+            self._fault("K1", f"{where} does not decode")
+            return
+        name = layout.name_of(row, record)
+        if physical(name) != row:
+            self._fault("K1", f"{where} is not where its name {name[:40]!r} belongs")
+        if head.deadline_ms is not None:
+            deadlines.add(layout.U64.pack(head.deadline_ms) + row)
+        if head.type != STRING:
+            self._add_head(where, heads, name, head.type, record, head.body)
 
     def _add_head(
         self, where: str, heads: dict[bytes, _Head], name: bytes, type_: int, record: bytes, start: int
@@ -245,16 +283,26 @@ class _Checker:
             if head.type != STREAM:
                 continue
             where = f"keys:{database} {head.name[:32]!r}"
-            try:
-                stream = Stream(self._keyspaces[database], head.name, head.record)
-            except struct.error:
-                self._fault("K1", f"{where} is a stream whose head does not decode")
+            stream = self._read_stream(database, head, where)
+            if stream is None:
                 continue
-            for rule, text in faults_of(stream):
-                self._fault(rule, f"{where} {text}")
             is_listed = tended.get(bytes((database,)) + physical(head.name)) == version
             if is_listed != bool(stream.flags & TENDED):
                 self._fault("T1", f"{where} {'is' if is_listed else 'is not'} in tended, and says otherwise")
+
+    def _read_stream(self, database: int, head: _Head, where: str) -> Stream | None:
+        """The stream, after a look at everything in it; None if it cannot be read."""
+        stream = None
+        try:
+            stream = Stream(self._keyspaces[database], head.name, head.record)
+            for rule, text in faults_of(stream):
+                self._fault(rule, f"{where} {text}")
+        except ENGINE_FAULTS:
+            raise
+        except Exception as error:  # noqa: BLE001 - what decoders raise is what is looked for
+            what = "a row that does not decode" if stream else "a head that does not decode"
+            self._fault("L1" if stream else "K1", f"{where} is a stream with {what}: {error!r}")
+        return stream
 
     # --------------------------------------------------------------- processes
 

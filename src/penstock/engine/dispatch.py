@@ -15,8 +15,9 @@ the store is full          abort; the batch is done again with the reserve at
 a read batch must write    abort, do it again in a write transaction
 a script fails after       abort, do the batch again with a savepoint around
 having written             each script, so that it can be undone alone
-a handler fails (a bug)    abort, do it again with a savepoint around each
-                           command; the failing one answers an error
+a handler fails (damage,   abort, do it again with a savepoint around each
+or a bug)                  command; the failing one answers an error, which
+                           names the key if that is what is damaged
 the commit fails           abort; the batch is done again with every write
                            refused, so that reads still answer
 a sink fails (a bug)       logged; what is committed is never done again
@@ -248,9 +249,18 @@ class Dispatcher:
                 raise
             except Exception as error:
                 log.exception("command %r failed", call[1][0])
-                self.out.append(
-                    (call[0], CommandError(f"ERR internal error: {type(error).__name__}: {error}"))
-                )
+                self.out.append((call[0], self._explain(call[0], call[1], error)))
+                if call[2].name == b"EXEC":  # its client takes the transaction for ended
+                    call[0].assign(queue=None, queue_broken=False, watches={})
+
+    def _explain(self, session: Session, argv: Argv, error: Exception) -> CommandError:
+        """Damaged rows are what commands fail at in ways nobody foresaw; if there are none, it is a bug."""
+        fault = self._engine.find_damage(session, argv)
+        if fault is not None:
+            return CommandError(f"CORRUPT a stored key is damaged, see penstock check: {fault}")
+        if isinstance(error, MemoryError):
+            return CommandError("ERR not enough memory for this command")
+        return CommandError(f"ERR internal error: {type(error).__name__}: {error}")
 
     def _call_refusing(
         self,
@@ -333,6 +343,17 @@ class Dispatcher:
         line = monitor_line(self._engine.clock.now_us(), session, argv, entry.name)
         for monitor in self._engine.monitors:
             self.out.append((monitor, Status(line) if monitor.is_remote else Push([b"monitor", line])))
+
+    def try_alone(self, work: Callable[[], bool]) -> bool:
+        """A part of a duty; if it fails (damage, or a bug) it is undone alone, logged, and answers False."""
+        try:
+            with self.savepoint():
+                return work()
+        except (*ENGINE_FAULTS, NeedsWriteError, StoreError):
+            raise
+        except Exception:
+            log.exception("a duty failed for one key, which may be damaged (penstock check); others go on")
+            return False
 
     def savepoint(self) -> _Savepoint:
         """Undo data, replies, events and session changes of what happens inside, if it raises."""

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.engine.datatypes.stream.overdue import look
-from penstock.engine.datatypes.stream.timers import expired_timers
+from penstock.engine.datatypes.stream.timers import Timer, expired_timers, remove_timer
 from penstock.engine.storage.environment import ENGINE_FAULTS, Environment, translate
 from penstock.engine.tending import Tending
 from penstock.errors import ClosedError, StoreError
@@ -148,9 +148,14 @@ class Duties:
         engine = self._engine
         due = expired_timers(engine.unit, _TIMER_BATCH)
         for timer in due:
-            keyspace = engine.keyspaces[timer.database]
-            look(keyspace, timer, partial(engine.waiting.has_readers, timer.database))
+            if not engine.dispatcher.try_alone(partial(self._look_at_group, timer)):
+                remove_timer(engine.unit, timer)  # or it would be the first one again
         return len(due) == _TIMER_BATCH
+
+    def _look_at_group(self, timer: Timer) -> bool:
+        keyspace = self._engine.keyspaces[timer.database]
+        look(keyspace, timer, partial(self._engine.waiting.has_readers, timer.database))
+        return True
 
     # ----------------------------------------------------------------- garbage
 

@@ -22,6 +22,7 @@ from penstock.clock import Clock, SystemClock
 from penstock.engine import commands as _commands  # noqa: F401  (registers every handler)
 from penstock.engine.bus.endpoint import Endpoint
 from penstock.engine.bus.mailboxes import Mailboxes
+from penstock.engine.check import find_damage
 from penstock.engine.config import Config
 from penstock.engine.dispatch import Dispatcher, NeedsWriteError
 from penstock.engine.duties import Duties
@@ -39,6 +40,8 @@ from penstock.engine.storage.upgrade import check_format
 from penstock.engine.tracking import KeyTracking
 from penstock.engine.waiting import Waiting
 from penstock.errors import ClosedError, CommandError
+from penstock.protocol.catalogue.keys import find_keys
+from penstock.protocol.catalogue.lookup import find_subcommand
 
 #: Pushes that may wait for one session of another process before the oldest is dropped.
 DEFAULT_QUEUE_LIMIT = 10_000
@@ -181,6 +184,13 @@ class Engine:
         self.changes.begin(self.config.notify_classes, watching, awaited, self.tracking.is_wanted())
         dispatcher.after_commit.append(mailboxes.committed)
         dispatcher.after_abort.append(mailboxes.aborted)
+
+    def find_damage(self, session: Session, argv: list[bytes]) -> str | None:
+        """What is broken about the keys of a command that failed, as a sentence; inside a unit."""
+        calls = [argv] if session.queue is None else [queued for queued, _ in session.queue]
+        found = ((call, find_subcommand(call)) for call in calls)
+        keys = [call[at] for call, spec in found if spec is not None for at in find_keys(spec, call)]
+        return find_damage(self, session.ks.index, keys)
 
     def require_write(self) -> None:
         """Turn a read batch into a write batch (it starts again)."""

@@ -10,15 +10,18 @@ Rows of streams that are gone, or were renamed, are removed when they are met.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.engine.datatypes.stream import Stream
 from penstock.engine.datatypes.stream.compaction import Run, is_due
 from penstock.engine.datatypes.stream.groups import needed_from, pending_between
+from penstock.engine.datatypes.stream.nodes import DAMAGE
 from penstock.engine.datatypes.stream.policies import Policy, load_policy
 from penstock.engine.datatypes.stream.producers import forget_silent, has_silent
 from penstock.engine.keyspace import EVENT_STREAM, Keyspace
-from penstock.engine.storage.layout import STREAM, TYPE_MASK, name_of
+from penstock.engine.storage.layout import DATABASES, STREAM, TYPE_MASK, name_of
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
@@ -61,7 +64,8 @@ class Tending:
             if stream is None:
                 self._engine.unit.delete(row, db=self._engine.unit.tables["tended"])
             elif self._needs(stream) or stream.row(b"") in self._runs:
-                more |= self._tend(self._engine.keyspaces[row[0]], stream)
+                tend = partial(self._tend, self._engine.keyspaces[row[0]], stream)
+                more |= self._engine.dispatcher.try_alone(tend)
         alive = {stream.row(b"") for _, stream in self._streams() if stream is not None}
         self._runs = {version: run for version, run in self._runs.items() if version in alive}
         return more
@@ -70,20 +74,24 @@ class Tending:
         """Rows of the table with their streams; None where there is no such stream any more."""
         unit = self._engine.unit
         for row, version in list(unit.rows(unit.tables["tended"], b"")):
-            keyspace = self._engine.keyspaces[row[0]]
-            record = unit.get(row[1:], None, unit.tables[f"keys:{row[0]}"])
+            record = unit.get(row[1:], None, unit.tables[f"keys:{row[0]}"]) if row[0] < DATABASES else None
             stream = None
-            if record is not None and record[0] & TYPE_MASK == STREAM:
-                stream = keyspace.load(name_of(row[1:], record), Stream)
+            if record and record[0] & TYPE_MASK == STREAM:
+                with suppress(*DAMAGE):  # what cannot be read is not looked after either
+                    stream = self._engine.keyspaces[row[0]].load(name_of(row[1:], record), Stream)
             yield row, stream if stream is not None and stream.row(b"") == version else None
 
     # ---------------------------------------------------------------------- needs
 
     def _needs(self, stream: Stream) -> bool:
-        policy = load_policy(stream)
-        if self._surplus(stream, policy) >= stream.first or is_due(stream, policy):
-            return True
-        return self._looks_at_producers and has_silent(stream)
+        """Nothing, if it is damaged: whoever uses it is told, and others need not wait for it."""
+        try:
+            policy = load_policy(stream)
+            if self._surplus(stream, policy) >= stream.first or is_due(stream, policy):
+                return True
+            return self._looks_at_producers and has_silent(stream)
+        except DAMAGE:
+            return False
 
     def _surplus(self, stream: Stream, policy: Policy) -> int:
         """The last offset that the policy does not want to keep; 0 if it wants all."""

@@ -202,7 +202,7 @@ def verify(
     if abs(clock.now_ms() // 1000 - timestamp_s) > tolerance_s:
         raise AuthenticationError(f"the webhook is more than {tolerance_s} s away from this clock")
     # The text as it came: a timestamp with leading zeros was signed with them.
-    signed = f"{small[HEADER_ID]}.{small[HEADER_TIMESTAMP]}.".encode() + body
+    signed = f"{small[HEADER_ID]}.{small[HEADER_TIMESTAMP]}.".encode("utf-8", "surrogatepass") + body
     signatures = _signatures(small[HEADER_SIGNATURE])
     # Every key meets every signature: how long this takes tells nothing about which of them fits.
     fits = [

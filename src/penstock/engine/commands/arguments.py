@@ -17,6 +17,8 @@ NOT_FLOAT: Final = "ERR value is not a valid float"
 NO_SUCH_KEY: Final = "ERR no such key"
 MAX_INT64: Final = (1 << 63) - 1
 MIN_INT64: Final = -(1 << 63)
+#: Elements that may repeat are as many as were asked for, however few there are: they would fill the memory.
+MOST_DRAWN: Final = 1_000_000
 
 
 def syntax_error() -> CommandError:
@@ -51,6 +53,8 @@ def signed_count(value: bytes) -> int:
     number = integer(value)
     if number == MIN_INT64:
         raise CommandError(f"ERR value is out of range, value must between {-MAX_INT64} and {MAX_INT64}")
+    if number < -MOST_DRAWN:
+        raise CommandError(f"ERR value is out of range, at most {MOST_DRAWN} elements are drawn at a time")
     return number
 
 

@@ -251,7 +251,10 @@ def memory_doctor(s: Session, argv: Argv) -> Reply:
 def debug(s: Session, argv: Argv) -> Reply:
     word = argv[1].upper()
     if word == b"SLEEP" and len(argv) == 3:
-        time.sleep(max(parse_float(argv[2]) or 0.0, 0.0))
+        seconds = parse_float(argv[2]) or 0.0
+        if seconds > _LONGEST_SLEEP_S:
+            raise CommandError(f"ERR the server may sleep for {_LONGEST_SLEEP_S:.0f} seconds at most")
+        time.sleep(max(seconds, 0.0))
         return OK
     if word == b"SET-ACTIVE-EXPIRE" and len(argv) == 3:
         s.engine.duties.active_expire = bool(parse_int(argv[2]))
@@ -260,6 +263,9 @@ def debug(s: Session, argv: Argv) -> Reply:
         return [Status(line) for line in _DEBUG_HELP]
     raise _wrong_arguments(argv)
 
+
+#: Not for ever: nobody could wake it.
+_LONGEST_SLEEP_S: Final = 86_400.0
 
 _DEBUG_HELP: Final = (
     b"DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",

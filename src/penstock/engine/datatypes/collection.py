@@ -183,12 +183,15 @@ class Members(Collection):
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """(name, value) in hash order. Do not write meanwhile."""
+        row = self._base
         for row, value in self._rows():
             yield layout.unwrap_long(value) if len(row) == _LONG_ROW_BYTES else (row[_NAME_AT:], value)
+        assert row.startswith(self._base), "I2"  # else the last ones are elements of others
 
     def names(self) -> list[bytes]:
         """Every name, in hash order."""
         rows = list(self._rows(values=False))
+        assert not rows or rows[-1].startswith(self._base), "I2"
         if _LONG_ROW_BYTES in map(len, rows):
             return [name for name, _ in self.items()]
         return [row[_NAME_AT:] for row in rows]
@@ -218,12 +221,15 @@ class Members(Collection):
 
     def random_item(self) -> tuple[bytes, bytes]:
         """One element of a collection that is not empty; how fair: see :meth:`_random_place`."""
-        return _item_of(*self._random_place().item())
+        row, value = self._random_place().item()
+        assert row.startswith(self._base), "I2"
+        return _item_of(row, value)
 
     def pop_random(self) -> tuple[bytes, bytes]:
         """Take one element of a collection that is not empty, picked as by :meth:`random_item`."""
         cursor = self._random_place()
         row, value = cursor.item()
+        assert row.startswith(self._base), "I2"
         cursor.delete()
         self.size -= 1
         return _item_of(row, value)

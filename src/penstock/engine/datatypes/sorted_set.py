@@ -192,6 +192,7 @@ class SortedSet(Members):
         else:
             cursor.set_range(self._start)
         row: tuple[bytes, bytes] = cursor.item()
+        assert row[0].startswith(self._start), "I2"
         cursor.delete()
         member = member_of(row)
         self._unit.delete(self._base + physical(member), db=self._table)
@@ -283,6 +284,8 @@ class SortedSet(Members):
             rows = list(islice(cursor.iterprev(), stop - start))
             if not reverse:
                 rows.reverse()
+        # A size that is damaged leads into the rows of others.
+        assert all(row[0].startswith(self._start) for row in (rows[0], rows[-1])), "I2"
         return rows
 
     def rows_by_score(

@@ -34,8 +34,13 @@ _CHUNKS: Final = (
 #: What all of them are called in error positions; the chunks know it too.
 _CHUNK_NAME: Final = b"=(lib)"
 
-#: Memory that stays free for what is handed over without being counted.
+#: Memory that stays free for what is handed over without being counted: so much at least,
 _RESERVE_BYTES: Final = 1024 * 1024
+#: and this part of the limit. Handing something over may set off the collector, which makes a new, smaller
+#: table of strings when it finds few: eight bytes for each of up to half as many strings as ever fitted in.
+_RESERVED_PART: Final = 6
+#: As the interpreter spells it.
+_NO_LIMIT: Final = 0
 #: The least that makes sense: our own chunks and the reserve, twice.
 _MIN_LIMIT_BYTES: Final = 4 * 1024 * 1024
 #: How many values a call returns one by one. Lua sees to room for twenty on its stack; for
@@ -84,7 +89,8 @@ class Sandbox:
         )
         self._on_failure = on_failure
         #: What ``has_room`` keeps to, in bytes.
-        self.soft_limit = memory_limit_bytes - _RESERVE_BYTES
+        self.soft_limit = memory_limit_bytes - max(_RESERVE_BYTES, memory_limit_bytes // _RESERVED_PART)
+        self._limit_bytes = memory_limit_bytes
         self._tidy_above = memory_limit_bytes // 4
         #: The bytes that are in use.
         self.used: Callable[[], int] = self._lua.get_memory_used
@@ -119,7 +125,7 @@ class Sandbox:
         """Whether ``size`` bytes can be handed to Lua; garbage is collected if that is needed."""
         if self.used() + size <= self.soft_limit:
             return True
-        self._lua.gccollect()
+        self._collect()
         return self.used() + size <= self.soft_limit
 
     def tidy(self) -> None:
@@ -129,7 +135,17 @@ class Sandbox:
         any when it is short of memory: it fails.
         """
         if self.used() > self._tidy_above:
-            self._lua.gccollect()
+            self._collect()
+
+    def _collect(self) -> None:
+        """Collect all garbage, outside of the limit.
+
+        The collector may need memory before it has freed any (see ``_RESERVED_PART``). Nobody protects it
+        here: if there were none, the interpreter would end the process.
+        """
+        self._lua.set_max_memory(_NO_LIMIT)
+        self._lua.gccollect()
+        self._lua.set_max_memory(self._limit_bytes)
 
     def _seal(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function as rules 1 and 2 want it; it answers None if it failed or memory is short."""

@@ -75,6 +75,8 @@ GROUPS_AT: Final = slice(-5, -1)
 EXPIRES: Final = 0x80
 LONG: Final = 0x40
 TYPE_MASK: Final = 0x0F
+#: Bits of a tag that mean nothing yet.
+UNUSED: Final = 0x30
 #: The tag of a string that expires and whose name is not long: the usual one in a cache.
 EXPIRING_STRING: Final = STRING | EXPIRES
 

@@ -165,7 +165,8 @@ class GuardedProtocol(Lifetime):
             elif name == b"expect":
                 self.expect_100_continue = value.lower() == b"100-continue"
             else:
-                self._transfer_encoding = value
+                # Several are one list (RFC 9110, 5.3): not the last one alone decides.
+                self._transfer_encoding += b", " + value if self._transfer_encoding else value
 
     def on_headers_complete(self) -> None:
         method = self.parser.get_method().decode("ascii")

@@ -31,6 +31,7 @@ from penstock.gateway.serving.cycle import App
 from penstock.gateway.serving.guards import GuardedState, Guards
 from penstock.gateway.serving.listening import BACKLOG, make_room_for, open_listener, tls_context
 from penstock.gateway.serving.protocol import GuardedProtocol
+from penstock.gateway.serving.websocket import GuardedSocket
 
 _LOG = logging.getLogger("penstock.gateway.server")
 
@@ -196,7 +197,7 @@ def _uvicorn_config(app: Any, config: HttpConfig) -> Config:
     return Config(
         app,
         http=GuardedProtocol,
-        ws="websockets-sansio",
+        ws=GuardedSocket,
         ws_max_size=config.limits.body_bytes,
         ws_max_queue=_WEBSOCKET_QUEUE,
         ws_ping_interval=_WEBSOCKET_PING_S,

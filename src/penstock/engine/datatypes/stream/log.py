@@ -60,6 +60,9 @@ DEFAULT_NODE_MESSAGES: Final = 1_000
 DEFAULT_NODE_BYTES: Final = 1 << 20
 LARGEST_OFFSET: Final = (1 << 64) - 1
 
+#: A node that comes from somewhere else is not inflated beyond this: a few bytes may stand for gigabytes.
+_MOST_RESTORED_BYTES: Final = 1 << 30
+
 #: Inflated nodes that are kept at hand in this process.
 _CACHED_NODES: Final = 64
 
@@ -489,6 +492,8 @@ def check_export(head: bytes, rows: Sequence[tuple[bytes, bytes]]) -> None:
         _EXTRA.unpack(head[8:])
         for rest, value in rows:
             if rest[:1] == b"n":
+                if nodes.read_head(value).raw_bytes > _MOST_RESTORED_BYTES:
+                    raise DamagedError
                 nodes.decode(int.from_bytes(rest[1:], "big"), value)
     except Exception as error:
         raise DamagedError from error

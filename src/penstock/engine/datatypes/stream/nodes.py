@@ -486,10 +486,10 @@ def decode(base: int, value: bytes) -> Node:
 
 def read_block(base: int, value: bytes) -> Block:
     """A whole node of several messages, its columns as they were stored."""
-    kind, flags, count, _, first_ms, _, _ = _HEAD.unpack_from(value)
+    kind, flags, count, _, first_ms, _, raw_bytes = _HEAD.unpack_from(value)
     body = value[_HEAD.size :]
     if kind == _PACKED:
-        body = inflate(body)
+        body = inflate(body, raw_bytes)
     width = 8 if flags & _WIDE_TIMES else 4
     tags_at = width * count
     entries_at = tags_at + 4 * count

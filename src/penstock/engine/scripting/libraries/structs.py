@@ -224,7 +224,7 @@ def _check_length(data: bytes, position: int, size: int) -> None:
 @_answering
 def unpack(format_text: bytes, data: bytes, start: float) -> _Answer:
     position = int(start) - 1 if abs(start) < 2**62 else -1
-    if int(start) == 0:
+    if abs(start) < 1:
         raise _ProblemError(3, "offset must be 1 or greater")
     layout = _Format(format_text)
     results: list[Any] = []
