@@ -14,9 +14,13 @@ JOBS ?= 2
 # How much `make soak` tries: a factor for random tests, and how long each storm of kills lasts.
 EFFORT ?= 10
 SOAK_SECONDS ?= 120
-SOAK := tests/crash tests/model $(addprefix tests/,channels/test_random_sequences.py channels/test_stores_model.py \
+SOAK := tests/crash tests/model tests/fuzz $(addprefix tests/,channels/test_random_sequences.py channels/test_stores_model.py \
 	client/test_faults.py client/test_faults_cluster.py gateway/test_schemathesis.py integration/test_client_faults.py)
 BENCH_ARGS ?=
+# What `make fuzz` sends, for how long, and which numbers it draws.
+TARGET ?= all
+MINUTES ?= 5
+SEED ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -29,7 +33,7 @@ DOCS := .[docs]
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-browser soak check format bench docs clean
+.PHONY: help run test test-browser soak fuzz check format bench docs clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -55,6 +59,9 @@ soak: export PENSTOCK_TEST_EFFORT := $(EFFORT)
 soak: export PENSTOCK_CRASH_SECONDS := $(SOAK_SECONDS)
 soak: $(VENV)/.stamp-dev ## hours of random tests and kills (EFFORT=, SOAK_SECONDS=)
 	@$(BIN)/python -m pytest -n 0 --timeout 3600 $(SOAK) $(PYTEST_ARGS)
+
+fuzz: $(VENV)/.stamp-dev ## hostile input (TARGET=, MINUTES=, SEED=)
+	@$(BIN)/python -m tests.fuzz $(TARGET) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 check: $(VENV)/.stamp-dev ## lint, formatting, types, import contracts, links of the documentation
 	@$(BIN)/ruff check
