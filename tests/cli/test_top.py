@@ -129,7 +129,7 @@ def test_a_server_that_goes_away_is_told_and_looked_for() -> None:
 
 @contextmanager
 def gateway(store: Path) -> Iterator[tuple[str, str]]:
-    """Its address, and the token of its administrator."""
+    """Its address, and the link to its console."""
     words = ["serve", str(store), "--port", "0", "--http-port", "0", "--json"]
     with subprocess.Popen(
         [sys.executable, "-m", "penstock.cli.main", *words],
@@ -151,12 +151,14 @@ def gateway(store: Path) -> Iterator[tuple[str, str]]:
 def test_a_gateway(run: Penstock, tmp_path: Path) -> None:
     store = tmp_path / "shop.pen"
     on_store(str(store), lambda ps: ps.stream("orders").write("eu", b"x"))
-    with gateway(store) as (url, token):
+    with gateway(store) as (url, link):
+        token = link.partition("#token=")[2]
         assert run("top", url, "--json").errors == (
             f"penstock: {url} asks for a credential that may look on: give --token\n"
         )
-        done = run("top", f"{url}/console/", "--json", "--token", token)
-        assert (done.status, done.errors) == (0, "")
+        for words in ([link], [f"{url}/console/", "--token", token]):
+            done = run("top", *words, "--json")
+            assert (done.status, done.errors) == (0, "")
         frame = msgspec.json.decode(done.out, type=Frame)
         assert frame.where == url
         assert frame.transactions is not None

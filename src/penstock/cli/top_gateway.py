@@ -11,7 +11,7 @@ import asyncio
 import urllib.error
 import urllib.request
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -67,8 +67,10 @@ class GatewaySource:
         parts = urlsplit(url)
         if parts.username or not parts.hostname:
             raise ConfigError("a gateway is named by http://host:port; give a token with --token")
-        self._base = url.rstrip("/").removesuffix("/console")
-        self._token = token
+        # The link that a server shows when it starts is an address, too.
+        self._base = parts._replace(fragment="").geturl().rstrip("/").removesuffix("/console")
+        found = parts.fragment.removeprefix("token=") if parts.fragment.startswith("token=") else None
+        self._token = token or (unquote(found) if found else None)
         self._opener = urllib.request.build_opener(_NoRedirection)
 
     async def look(self, level: Level) -> Frame:
