@@ -38,8 +38,9 @@ expect.set_options(timeout=PATIENCE_MS)
 OpenPage = Callable[..., Page]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """One for each file: while Playwright is there, its loop runs in this thread, and no other one can."""
     program = os.environ.get("PENSTOCK_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
     if program is None:
         missing = f"none of {', '.join(_NAMES)} is in PATH; `make test-browser` installs one"

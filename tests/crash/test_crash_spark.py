@@ -34,7 +34,7 @@ from deltalake import DeltaTable
 import penstock.blocking
 from penstock.blocking.portal import PORTAL
 from penstock.lake import Lake
-from penstock.testing.servers import RealServer, find_server
+from penstock.testing.servers import RealServer, find_server, start_cluster
 from tests.crash.spark_driver import app
 from tests.effort import seed_of
 from tests.lake.duck import by_duckdb
@@ -214,3 +214,12 @@ def test_also_on_a_server_that_is_killed_and_on_executors(tmp_path: Path, kind: 
 
         master = "local-cluster[2,1,1024]" if kind == "cluster-of-executors" else "local[2]"
         assert _run(server.url, tmp_path, master=master, kills=max(KILLS, 6), restart=restart) >= 6
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7_200)
+def test_also_on_a_cluster(tmp_path: Path) -> None:
+    """Of three servers, among which the partitions of transactions are spread."""
+    with start_cluster(3, 0) as nodes:
+        url = nodes.url.replace("redis://", "redis-cluster://")
+        assert _run(url, tmp_path, master="local[2]", kills=max(KILLS, 6)) >= 6

@@ -2,6 +2,7 @@
 -- TEXPORT: all of a stream but its messages, as words that TIMPORT takes. Writes nothing.
 --
 -- KEYS[1..8]  the stream and its side keys (common.lua)
+-- ARGV        none
 -- Reply       first, last, compacted-to, node-messages, node-bytes, 0, then the words, all of them text: what they
 --             are is told by engine/datatypes/stream/copying.py, which says the same about the same stream
 --
