@@ -17,7 +17,10 @@ PARTS = {
     "penstock.channels": {"common"},
     "penstock.webhooks": {"common"},
 }
-STREAM_COMMANDS = "tack tcompact tdead tdrop tevict texport tgroup timport tinfo tnack tpending tpolicy tread trenew twrite".split()
+STREAM_COMMANDS = (
+    "tack tcompact tdead tdrop tevict texport tgroup timport tinfo tnack tpending tpolicy tread trenew"
+    " twrite".split()
+)
 #: What Redis gives to scripts.
 GLOBALS = set(
     "KEYS ARGV redis cjson cmsgpack struct string table math error pcall ipairs pairs select tonumber"
