@@ -10,7 +10,7 @@ RUN_ARGS ?=
 PYTEST_ARGS ?=
 # Test processes; most tests wait for servers most of the time. Files are taken in their order: sorted by their number
 # of tests, the few that kill processes would come last, one after the other.
-JOBS ?= 2
+JOBS ?= 3
 # How much `make soak` tries: a factor for random tests, and how long each storm of kills lasts.
 EFFORT ?= 10
 SOAK_SECONDS ?= 120

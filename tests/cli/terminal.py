@@ -28,13 +28,16 @@ WAIT_S = 30.0
 _AGAIN_S = 0.3
 _ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[@-Z\\-_=>]|\([A-B0-2])")
 
+#: What other terminals are said to be like; several test processes at once have such.
+_OF_OTHERS = ("NO_COLOR", "COLUMNS", "LINES")
+
 
 class Terminal:
     def __init__(self, *words: str, size: tuple[int, int] = (50, 160), **environment: str) -> None:
         self._words = [sys.executable, "-m", "penstock.cli.main", *words]
         self._size = size
         self._environment = {
-            **{name: value for name, value in os.environ.items() if name != "NO_COLOR"},
+            **{name: value for name, value in os.environ.items() if name not in _OF_OTHERS},
             "TERM": "xterm",
             "PROMPT_TOOLKIT_NO_CPR": "1",
             **environment,

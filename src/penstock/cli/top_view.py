@@ -64,13 +64,15 @@ def _beside(parts: Sequence[RenderableType | None], *, is_wide: bool, ratio: int
 
 
 def _head(frame: Frame, *, is_live: bool) -> Text:
-    text = Text.assemble(
-        ("penstock top", "bold"), f"  {frame.where}  {(showing.moment(frame.now_ms) or '')[11:19]}  "
-    )
+    """One line; of a long address only the beginning."""
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append("penstock top", style="bold")
+    text.append(f"  {(showing.moment(frame.now_ms) or '')[11:19]}  ")
     for key, level in enumerate(_SLOT_S, 1):
         text.append(f" {key}:{level} ", style="reverse" if level == frame.level else "dim")
     if is_live:
         text.append("  q ends it", style="dim")
+    text.append(f"  {frame.where}")
     return text
 
 

@@ -48,16 +48,13 @@ class ConsoleRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/", self.lead, refuse),
             Route("GET", "/console", self.lead, refuse),
             Route("GET", "/console/{file...}", self.file, refuse),
         ]
 
     async def lead(self, request: Request) -> Response:
         """To the slash, without which the pages' relative addresses would miss."""
-        path = request.path.rstrip("/")
-        target = path if path.endswith("/console") else f"{path}/console"
-        return Response(307, b"", ((b"location", f"{target}/".encode()),))
+        return Response(307, b"", ((b"location", f"{request.path}/".encode()),))
 
     async def file(self, request: Request) -> Response:
         found = self._files.get(request.params["file"] or _INDEX)
