@@ -238,7 +238,7 @@ async def test_whoever_stood_still_does_not_what_is_another_ones(shop: Shop, url
         return await tx.once("pay", lambda: effects.append(run) or run)
 
     await shop.deploy("pay")
-    async with shop.working(lease_ms=200) as worker:
+    async with shop.working(lease_ms=1_500) as worker:
         ended = await shop.ended(await shop.start())
     assert (ended.output, effects, len(runs)) == (2, [2], 2)
     assert worker.statistics().lost == 1
