@@ -8,30 +8,19 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
+
+from generating import DOCS, table, write_part_or_check
 
 from penstock.cli.completion_tree import Command, Option, read_tree
 from penstock.cli.main import GROUPS, whole_parser
 
-PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
-BEGIN = "<!-- begin: commands, written by scripts/make_cli_reference.py -->\n"
-END = "<!-- end: commands -->\n"
 HEAD = ("command", "what it does", "options")
 #: Every command has them.
 COMMON = ("--help", "--json")
 
 
 def main(arguments: list[str]) -> int:
-    before = PAGE.read_text("utf-8")
-    head, _, rest = before.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    after = f"{head}{BEGIN}\n{reference()}\n{END}{tail}"
-    if "--check" not in arguments:
-        PAGE.write_text(after, "utf-8")
-    elif after != before:
-        print(f"{PAGE.name} is not up to date: run python scripts/make_cli_reference.py")
-        return 1
-    return 0
+    return write_part_or_check(DOCS / "cli.md", "commands", reference(), "make_cli_reference.py", arguments)
 
 
 def reference() -> str:
@@ -43,12 +32,12 @@ def reference() -> str:
 
     def rows_of(command: Command) -> list[tuple[str, ...]]:
         leaves = [each for each in command.walk() if not each.commands]
-        return [(usage(leaf), cell(sentence(leaf)), options(leaf)) for leaf in leaves]
+        return [(usage(leaf), sentence(leaf), options(leaf)) for leaf in leaves]
 
     parts = []
     for purpose, groups in GROUPS.items():
         rows = [row for group in groups for row in rows_of(by_name[group.name])]
-        parts.append(f"### {purpose[0].upper()}{purpose[1:]}\n\n{markdown(rows)}")
+        parts.append(f"### {purpose[0].upper()}{purpose[1:]}\n\n{table(HEAD, rows)}")
     return "\n".join(parts)
 
 
@@ -57,7 +46,7 @@ def usage(command: Command) -> str:
     for argument in command.arguments:
         word = f"{argument.metavar}{' …' if argument.is_repeated else ''}"
         words.append(f"[{word}]" if argument.is_optional else word)
-    return f"`{cell(' '.join(words))}`"
+    return f"`{' '.join(words)}`"
 
 
 def sentence(command: Command) -> str:
@@ -66,20 +55,11 @@ def sentence(command: Command) -> str:
 
 def options(command: Command) -> str:
     known = ((long_name(option), option.metavar) for option in command.options)
-    return " ".join(f"`{cell(f'{name} {value}'.rstrip())}`" for name, value in known if name not in COMMON)
+    return " ".join(f"`{f'{name} {value}'.rstrip()}`" for name, value in known if name not in COMMON)
 
 
 def long_name(option: Option) -> str:
     return next((name for name in option.names if name.startswith("--")), option.names[0])
-
-
-def cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def markdown(rows: list[tuple[str, ...]]) -> str:
-    lines = [HEAD, tuple("---" for _ in HEAD), *rows]
-    return "".join(f"| {' | '.join(row)} |\n" for row in lines)
 
 
 if __name__ == "__main__":

@@ -8,29 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from pathlib import Path
+
+from generating import DOCS, write_part_or_check
 
 from penstock.gateway.assembly import make_application, open_services
 from penstock.gateway.config import load
 from penstock.gateway.http.routing import Route
 
-PAGE = Path(__file__).parent.parent / "docs" / "http-api.md"
-BEGIN = "<!-- begin: routes of /v1, written by scripts/make_http_reference.py -->\n"
-END = "<!-- end: routes of /v1 -->\n"
 HEAD = ("method and path", "what it does", "scope")
 
 
 def main(arguments: list[str]) -> int:
-    before = PAGE.read_text("utf-8")
-    head, _, rest = before.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    after = f"{head}{BEGIN}\n{asyncio.run(table())}\n{END}{tail}"
-    if "--check" not in arguments:
-        PAGE.write_text(after, "utf-8")
-    elif after != before:
-        print(f"{PAGE.name} is not up to date: run python scripts/make_http_reference.py")
-        return 1
-    return 0
+    text = asyncio.run(table())
+    return write_part_or_check(
+        DOCS / "http-api.md", "routes of /v1", text, "make_http_reference.py", arguments
+    )
 
 
 async def table() -> str:

@@ -88,14 +88,8 @@ complete -o filenames -F _penstock penstock
 
 
 def _bash(tree: Command) -> str:
-    commands = list(tree.walk())
-    values, words = [], []
-    for command in commands:
-        for option in command.options:
-            if option.values == "none":
-                continue
-            patterns = "|".join(shlex.quote(f"{_path(command)} {name}") for name in option.names)
-            values.append(f"        {patterns}) {_bash_values(option)}; return ;;")
+    words = []
+    for command in tree.walk():
         known = " ".join([*(inner.words[-1] for inner in command.commands), *_choices_of(command)])
         options = " ".join(_option_names(command))
         files = "yes" if _is_for_files(command) else ""
@@ -103,8 +97,20 @@ def _bash(tree: Command) -> str:
             f"        {shlex.quote(_path(command))}) words={shlex.quote(known)} files={shlex.quote(files)}"
             f" options={shlex.quote(options)} ;;"
         )
+    return _BASH % _cases(tree, "        %s) %s; return ;;", _bash_values, words)
+
+
+def _cases(tree: Command, line: str, values_of: Callable[[Option], str], words: list[str]) -> dict[str, str]:
+    """What a template is filled with: the paths of commands, a line for each option with a value, the words."""
+    commands = list(tree.walk())
+    values = [
+        line % ("|".join(shlex.quote(f"{_path(command)} {name}") for name in option.names), values_of(option))
+        for command in commands
+        for option in command.options
+        if option.values != "none"
+    ]
     paths = "|".join(shlex.quote(_path(command)) for command in commands[1:])
-    return _BASH % {"paths": paths, "values": "\n".join(values), "words": "\n".join(words)}
+    return {"paths": paths, "values": "\n".join(values), "words": "\n".join(words)}
 
 
 def _bash_values(option: Option) -> str:
@@ -149,14 +155,8 @@ fi
 
 
 def _zsh(tree: Command) -> str:
-    commands = list(tree.walk())
-    values, words = [], []
-    for command in commands:
-        for option in command.options:
-            if option.values == "none":
-                continue
-            patterns = "|".join(shlex.quote(f"{_path(command)} {name}") for name in option.names)
-            values.append(f"        ({patterns}) {_zsh_values(option)}; return ;;")
+    words = []
+    for command in tree.walk():
         known = [_described(inner.words[-1], inner.summary) for inner in command.commands]
         known += map(shlex.quote, _choices_of(command))
         options = [_described(name, option.summary) for option in command.options for name in option.names]
@@ -164,8 +164,7 @@ def _zsh(tree: Command) -> str:
             f"        ({shlex.quote(_path(command))}) actions=({' '.join(known)})"
             f" switches=({' '.join(options)}) files={'yes' if _is_for_files(command) else ''} ;;"
         )
-    paths = "|".join(shlex.quote(_path(command)) for command in commands[1:])
-    return _ZSH % {"paths": paths, "values": "\n".join(values), "words": "\n".join(words)}
+    return _ZSH % _cases(tree, "        (%s) %s; return ;;", _zsh_values, words)
 
 
 def _zsh_values(option: Option) -> str:
