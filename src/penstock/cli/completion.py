@@ -101,7 +101,7 @@ def _bash(tree: Command) -> str:
 
 
 def _cases(tree: Command, line: str, values_of: Callable[[Option], str], words: list[str]) -> dict[str, str]:
-    """What a template is filled with: the paths of commands, a line for each option with a value, the words."""
+    """What a template is filled with: paths of commands, a line for each option with a value, the words."""
     commands = list(tree.walk())
     values = [
         line % ("|".join(shlex.quote(f"{_path(command)} {name}") for name in option.names), values_of(option))
