@@ -144,6 +144,21 @@ def test_ctrl_c_takes_a_waiting_command_back(ps: penstock.blocking.Client) -> No
     assert ps.lpop("list") == b"x"
 
 
+def test_statistics_are_counted_where_connections_come_and_go(
+    ps: penstock.blocking.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+    count = ps._client.statistics
+
+    def count_and_note() -> dict[str, Any]:
+        threads.append(threading.current_thread().name)
+        return count()
+
+    monkeypatch.setattr(ps._client, "statistics", count_and_note)
+    assert ps.statistics()["private_links"] == {"lent": 0, "idle": 0}
+    assert threads == ["penstock-blocking"]
+
+
 def test_its_own_callbacks_are_told(ps: penstock.blocking.Client) -> None:
     told: list[Exception] = []
 
