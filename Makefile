@@ -63,12 +63,14 @@ soak: $(VENV)/.stamp-dev ## hours of random tests and kills (EFFORT=, SOAK_SECON
 fuzz: $(VENV)/.stamp-dev ## hostile input (TARGET=, MINUTES=, SEED=)
 	@$(BIN)/python -m tests.fuzz $(TARGET) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-check: $(VENV)/.stamp-dev ## lint, formatting, types, import contracts, links of the documentation
+check: $(VENV)/.stamp-dev ## lint, formatting, types, import contracts, links of the documentation, secrets, dependencies
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo --no-cache
 	@$(BIN)/python scripts/check_docs.py
+	@$(BIN)/python scripts/scan_secrets.py
+	@$(BIN)/python scripts/scan_dependencies.py
 
 format: $(VENV)/.stamp-dev ## rewrite the code in the common style
 	@$(BIN)/ruff check --fix-only --quiet

@@ -25,10 +25,9 @@ from penstock.errors import (
 )
 from penstock.testing.own_server import PenstockServer
 from penstock.testing.servers import HOST, RealServer
+from tests.certificates import CERTIFICATES
 from tests.client.conftest import ALONE, CLUSTERS, SERVERS, SOCKETS, OpenClient, Place, name_of
 from tests.client.test_blocked import waits
-
-CERTIFICATES = Path(__file__).parent.parent / "integration" / "certs"
 
 
 @pytest.fixture

@@ -17,9 +17,8 @@ import pytest
 from penstock import __version__
 from penstock.cli.main import main
 from penstock.testing.own_server import PenstockServer
+from tests.certificates import CERTIFICATES
 from tests.integration.wire import connect
-
-CERTIFICATES = Path(__file__).parent / "certs"
 
 
 def penstock(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:

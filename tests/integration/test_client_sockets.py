@@ -26,9 +26,8 @@ from penstock.errors import (
     ProtocolError,
 )
 from penstock.testing.servers import RealServer, find_server
+from tests.certificates import CERTIFICATES
 from tests.integration.proxy import Proxy
-
-CERTS = Path(__file__).parent / "certs"
 
 
 class Owner:
@@ -257,7 +256,7 @@ def test_unix_socket(kind: Any, real_servers: Any, tmp_path: Path, run: Run) -> 
 
 def server_tls() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(CERTS / "server.crt", CERTS / "server.key")
+    context.load_cert_chain(CERTIFICATES / "server.crt", CERTIFICATES / "server.key")
     return context
 
 
@@ -265,7 +264,7 @@ def test_tls(real_server: RealServer, protocol: int, run: Run) -> None:
     async def scenario() -> None:
         async with Proxy(real_server.port, tls=server_tls()) as proxy:
             url = f"rediss://localhost:{proxy.port}"
-            async with opened(url, protocol=protocol, tls_ca_file=CERTS / "server.crt") as link:
+            async with opened(url, protocol=protocol, tls_ca_file=CERTIFICATES / "server.crt") as link:
                 assert await link.call(("ECHO", "secret")) == b"secret"
                 value = b"x" * (5 << 20)
                 await link.call(("SET", "k", value))
@@ -289,7 +288,7 @@ def test_an_untrusted_certificate_is_one_clear_error(valkey_server: RealServer, 
             with pytest.raises(ConfigError, match="Hostname mismatch"):
                 async with opened(
                     f"rediss://localhost:{proxy.port}",
-                    tls_ca_file=CERTS / "server.crt",
+                    tls_ca_file=CERTIFICATES / "server.crt",
                     tls_server_name="elsewhere.example",
                 ):
                     pass

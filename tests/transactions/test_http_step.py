@@ -8,7 +8,6 @@ import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +17,10 @@ from penstock.errors import ClosedError, ConfigError, StepFailedError
 from penstock.transactions.pipelines.steps import Http
 from penstock.transactions.worker.http_calls import MAX_FAILURE_BYTES, HttpCaller, HttpStepError
 from penstock.webhooks.addresses import policy
+from tests.certificates import CERTIFICATES
 from tests.places import until
 from tests.webhooks.receiver import Received, Receiver
 
-CERTS = Path(__file__).parents[1] / "integration" / "certs"
 LOOPBACK = policy(["127.0.0.0/8"])
 DATA = {"order": {"id": "o/1 ä?&=%", "no": 7, "rush": True}, "note": "private-data"}
 
@@ -342,8 +341,8 @@ async def test_tls_is_verified_against_the_name() -> None:
         return ["127.0.0.1"]
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(CERTS / "server.crt", CERTS / "server.key")
-    trusting = ssl.create_default_context(cafile=CERTS / "server.crt")
+    context.load_cert_chain(CERTIFICATES / "server.crt", CERTIFICATES / "server.key")
+    trusting = ssl.create_default_context(cafile=CERTIFICATES / "server.crt")
     async with Receiver(tls=context) as secure:
         secure.answer = lambda _: (200, {}, b"1")
         caller = HttpCaller(LOOPBACK, ssl_context=trusting, resolver=here)

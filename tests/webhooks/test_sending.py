@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpcore
@@ -17,10 +16,9 @@ from penstock.webhooks.addresses import AddressPolicy, policy
 from penstock.webhooks.dialing import GuardedBackend
 from penstock.webhooks.model import MAX_EXCERPT, Attempt, Request
 from penstock.webhooks.sending import MAX_POOLS, HttpSender, retry_after_ms
+from tests.certificates import CERTIFICATES
 from tests.places import until
 from tests.webhooks.receiver import Received, Receiver
-
-CERTS = Path(__file__).parents[1] / "integration" / "certs"
 
 
 def request_to(url: str, **settings: Any) -> Request:
@@ -298,13 +296,13 @@ async def test_proxies_of_the_environment_are_not_used(
 @pytest.fixture
 async def secure() -> AsyncIterator[Receiver]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(CERTS / "server.crt", CERTS / "server.key")
+    context.load_cert_chain(CERTIFICATES / "server.crt", CERTIFICATES / "server.key")
     async with Receiver(tls=context) as receiver:
         yield receiver
 
 
 async def test_tls_is_verified_against_the_name(secure: Receiver) -> None:
-    trusting = ssl.create_default_context(cafile=CERTS / "server.crt")
+    trusting = ssl.create_default_context(cafile=CERTIFICATES / "server.crt")
     names = Names(["127.0.0.1"])
     async with HttpSender(policy(["127.0.0.0/8"]), ssl_context=trusting, resolver=names) as sender:
         assert (await send(sender, f"https://localhost:{secure.port}/")).status == 200
