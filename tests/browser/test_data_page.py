@@ -97,6 +97,14 @@ def test_tables_of_the_lake_and_their_rows(open_page: OpenPage, console: Console
     expect(page.get_by_role("heading", level=1, name="Data pipeline")).to_be_visible()
 
 
+def test_values_keep_their_words_together_where_columns_are_many(open_page: OpenPage) -> None:
+    page = open_page("/data/messages", width=780)
+    expect(page.get_by_role("cell", name="message 29", exact=True)).to_be_visible()
+    heights = page.eval_on_selector_all("td.cell > *", "all => all.map(each => each.offsetHeight)")
+    assert len(set(heights)) == 1, heights
+    assert page.evaluate("document.documentElement.scrollWidth") <= 780  # the table scrolls, not the page
+
+
 def test_a_table_that_is_empty_or_unknown_says_so(open_page: OpenPage) -> None:
     page = open_page("/data/stream_stats_5s")
     expect(page.get_by_text("The table has no rows yet")).to_be_visible()
