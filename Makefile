@@ -16,7 +16,9 @@ EFFORT ?= 10
 SOAK_SECONDS ?= 120
 SOAK := tests/crash tests/model tests/fuzz $(addprefix tests/,channels/test_random_sequences.py channels/test_stores_model.py \
 	client/test_faults.py client/test_faults_cluster.py gateway/test_schemathesis.py integration/test_client_faults.py)
+# What the benchmarks are told (BENCH_ARGS="streams spark.source --scale 0.1"), and whether they write their page.
 BENCH_ARGS ?=
+WRITE ?=
 # What `make fuzz` sends, for how long, and which numbers it draws.
 TARGET ?= all
 MINUTES ?= 5
@@ -33,7 +35,7 @@ DOCS := .[docs]
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-browser soak fuzz check format bench docs clean
+.PHONY: help run test test-browser soak fuzz check format bench bench-large docs clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -44,7 +46,7 @@ run: $(VENV)/.stamp-run ## a sample shop, and the console to watch it with (DEMO
 	@exec $(BIN)/penstock demo $(DEMO) --port $(PORT) --http-port $(HTTP_PORT) $(RUN_ARGS)
 
 # Tests start hundreds of processes, each of which would compile everything anew if bytecode were not kept.
-test test-browser soak: export PYTHONDONTWRITEBYTECODE :=
+test test-browser soak bench bench-large: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(VENV)/.stamp-dev ## run all tests (PYTEST_ARGS="-k lists -x")
 	@$(BIN)/python -m pytest -m "not soak" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
@@ -76,8 +78,13 @@ format: $(VENV)/.stamp-dev ## rewrite the code in the common style
 	@$(BIN)/ruff check --fix-only --quiet
 	@$(BIN)/ruff format
 
-bench: $(VENV)/.stamp-dev ## compare with a real server in the same run (BENCH_ARGS=)
-	@$(BIN)/python -m bench $(BENCH_ARGS)
+bench: $(VENV)/.stamp-dev ## beside the peers, ten minutes (BENCH_ARGS=; WRITE=1 for docs/benchmarks.md)
+	@$(BIN)/python -m bench $(if $(WRITE),--write-docs) $(BENCH_ARGS)
+
+# The page has what `make bench` found before, too.
+bench-large: $(VENV)/.stamp-dev ## what needs an hour and 20 GB of disk (BENCH_ARGS=, WRITE=1)
+	@$(BIN)/python -m bench --large $(BENCH_ARGS)
+	@$(if $(WRITE),$(BIN)/python -m bench --write-docs $(addprefix --show ,$(wildcard bench/results/short.json) bench/results/large.json))
 
 docs: $(VENV)/.stamp-docs ## build the documentation site into site/
 	@$(BIN)/python scripts/make_site.py

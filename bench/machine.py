@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""What the figures were measured on, and with what."""
 
 from __future__ import annotations
 
@@ -6,14 +6,27 @@ import os
 import platform
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
+
+from penstock.version import __version__
+
+_LIBRARIES: Final = ("lmdb", "hiredis", "uvloop", "lupa", "xxhash", "msgspec")
 
 
 def describe() -> str:
-    """One paragraph: processor, cores, memory, kernel, Python, the libraries that matter."""
-    names = ("lmdb", "hiredis", "uvloop", "lupa", "xxhash")
-    libraries = ", ".join(f"{name} {version(name)}" for name in names)
-    system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
-    return f"{_processor()}, {os.cpu_count()} cores, {_memory_gb():.0f} GB, {system}; {libraries}"
+    """One line: processor, cores, memory, system."""
+    system = f"{platform.system()} {platform.release()}"
+    return f"{_processor()}, {os.cpu_count()} cores, {_memory_gb():.0f} GB, {system}"
+
+
+def versions() -> dict[str, str]:
+    """Of us, of Python, and of the libraries that matter."""
+    ours = {"Penstock": __version__, "Python": platform.python_version()}
+    return ours | versions_of(*_LIBRARIES)
+
+
+def versions_of(*packages: str) -> dict[str, str]:
+    return {package: version(package) for package in packages}
 
 
 def _processor() -> str:

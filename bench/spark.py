@@ -4,83 +4,64 @@ Aims: the source at least 0.7 of ``spark.read.parquet`` of the same data; a look
 micro-batch below 200 ms; the cost of a read the same however long the log is.
 
 Each part runs in a process of its own (``spark_parts``), so that its JVM ends with it. Data that several
-parts need is made by the first of them, in a directory that is removed at the end.
+parts need is made by the first of them, in a directory that is removed at the end of the run.
 """
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
-import tempfile
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from bench.environments import NotMeasuredError
+from bench.machine import versions_of
+from bench.results import Results
+from bench.running import Measure, Run
 from bench.spark_parts.settings import Settings
+from penstock.errors import PenstockError
 from penstock.spark.java import chosen
 
-#: In this order: ``growth`` lengthens the log that those before it read.
-PARTS: Final = ("source", "lake", "growth", "archive", "lookup", "latency", "steps", "session")
-MESSAGES: Final = 5_000_000
-TRANSACTIONS: Final = 200_000
-MANY_TRANSACTIONS: Final = 5_000_000
-SIZES: Final = (1_000_000, 10_000_000)
-LARGE_SIZE: Final = 100_000_000
-#: Fewer archived transactions stay in one file.
-_FEWEST_SORTED: Final = 20_000
+#: In the order of ``plan.py``: ``growth`` lengthens the log that those before it read.
+_PARTS: Final = ("source", "lake", "growth", "archive", "lookup", "latency", "steps", "session")
 _LIBRARIES: Final = ("pyspark", "pyarrow", "deltalake", "duckdb", "pandas")
 _ROOT: Final = Path(__file__).resolve().parent.parent
 #: Of one part, with the largest sizes on a slow machine.
 _LIMIT_S: Final = 7_200
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("spark")
-    group.add_argument("--messages", type=int, default=MESSAGES, help="of the log; default %(default)s")
-    group.add_argument(
-        "--transactions", type=int, nargs="?", default=TRANSACTIONS, const=MANY_TRANSACTIONS,
-        help=f"archived ones to look up in; default %(default)s, {MANY_TRANSACTIONS} without a number",
-    )  # fmt: skip
-    group.add_argument("--large", action="store_true", help=f"let the log grow to {LARGE_SIZE:,}")
+def measure(part: str, run: Run) -> None:
+    """Its tables go to our stdout, its words to our stderr, its figures into ``run.results``."""
+    _tell_versions(run)
+    settings = _settings(run, part)
+    command = [sys.executable, "-m", f"bench.spark_parts.{part}", settings.to_json()]
+    subprocess.run(command, cwd=_ROOT, timeout=_LIMIT_S, check=True)
+    run.results.merge(Results.load(Path(settings.results)))
 
 
-def main(arguments: argparse.Namespace) -> None:
-    libraries = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
-    print(f"Spark: {libraries}; Java {chosen().version} ({chosen().origin}); local[2]\n", flush=True)
-    failed = []
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as directory:
-        settings = _settings(arguments, directory)
-        for part in [arguments.only] if arguments.only in PARTS else PARTS:
-            print(f"spark: {part} …", file=sys.stderr, flush=True)
-            if problem := _run(part, settings):
-                print(f"{part} is left out: {problem}\n", flush=True)
-                failed.append(part)
-    if failed:
-        raise SystemExit(f"not measured: {', '.join(failed)}")
+def _tell_versions(run: Run) -> None:
+    try:
+        java = chosen()
+    except PenstockError as error:
+        raise NotMeasuredError(str(error)) from error
+    run.results.versions.update(versions_of(*_LIBRARIES) | {f"Java ({java.origin})": str(java.version)})
 
 
-def _settings(arguments: argparse.Namespace, directory: str) -> Settings:
-    def scaled(count: int, least: int) -> int:
-        return max(int(count * arguments.scale), least)
-
-    sizes = [*SIZES, LARGE_SIZE] if arguments.large else SIZES
+def _settings(run: Run, part: str) -> Settings:
+    """Data that several parts need lies in a directory of the run, and is made by the first of them."""
+    sizes = run.sizes
     return Settings(
-        directory=directory,
-        messages=scaled(arguments.messages, 1_000),
-        sizes=[scaled(size, 1_000) for size in sizes],
-        sunk=scaled(1_000_000, 1_000),
-        archived=scaled(20_000, 100),
-        looked_up_in=scaled(arguments.transactions, _FEWEST_SORTED),
-        stepped=scaled(10_000, 100),
+        directory=str(run.directory),
+        results=str(run.directory / f"{part}.json"),
+        rounds=sizes.rounds,
+        messages=sizes.table_messages,
+        sizes=list(sizes.table_sizes),
+        sunk=sizes.sunk,
+        archived=sizes.archived,
+        looked_up_in=sizes.looked_up_in,
+        stepped=sizes.stepped,
     )
 
 
-def _run(part: str, settings: Settings) -> str | None:
-    """Its tables go to our stdout, its words to our stderr; what went wrong, or None."""
-    command = [sys.executable, "-m", f"bench.spark_parts.{part}", settings.to_json()]
-    try:
-        done = subprocess.run(command, cwd=_ROOT, timeout=_LIMIT_S, check=False)
-    except subprocess.TimeoutExpired:
-        return f"it took longer than {_LIMIT_S} s"
-    return f"it ended with status {done.returncode}" if done.returncode else None
+SECTIONS: Final[dict[str, Measure]] = {part: partial(measure, part) for part in _PARTS}

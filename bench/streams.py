@@ -1,249 +1,274 @@
-"""Our streams beside Redis Streams: append, density, consume and acknowledge, seek.
+"""Our streams beside Redis Streams: append, density, consume and acknowledge; and what they cost as a log
+grows.
 
-Aims: bulk append at least a million messages a second in process and 5 times pipelined XADD; at most
-25 bytes a message of 120-byte JSON, and 5 times denser; consume and acknowledge 3 times as
-fast; a random seek as fast at 10 million messages as at one (within 1.5 times), below 200 µs.
+Aims: bulk append at least a million messages a second in process and 5 times pipelined XADD; at most 25
+bytes a message of 120-byte JSON, and 5 times denser; consume and acknowledge 3 times as fast; a random
+seek as fast in 100 million messages as in one (within 1.5 times), below 200 µs.
 
-Redis is used through redis-py and through our own client, so that the difference is not the
-client's. ``--seek 100000000`` builds a store of that size first, with a progress bar.
+Redis is used through redis-py, in a process and an environment of its own, and through our own client, so
+that the difference is not the client's.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import resource
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import redis
-import uvloop
-
 import penstock
-from bench.tables import Table
-from penstock.engine import Engine, LocalSession
-from penstock.engine.storage.environment import Durability
-from penstock.testing.servers import RealServer, find_servers
+from bench.client_peers.measuring import run as run_loop
+from bench.environments import ASYNCHRONOUS, NotMeasuredError, figures_of, python_with
+from bench.growing import Flat, Progress, embedded, micros_each
+from bench.results import OURS, Role
+from bench.running import Measure, Run, server_name
+from bench.stream_peers.messages import BATCH, GROUP_BATCH, STREAM, make_messages
+from bench.tables import Table, spread
+from penstock.engine import LocalSession
+from penstock.testing.servers import RealServer
 
-ROUNDS: Final = 3
-_BATCH: Final = 1_000
-_GROUP_BATCH: Final = 100
+_TASKS: Final = 100
+_SEEKS: Final = 2_000
+_APPENDS: Final = 1_000
+_BULKS: Final = 20
+_ACKS: Final = 200
+_SEEK_AIM_US: Final = 200.0
+_REDIS_PY: Final = "Redis, redis-py"
+_BY_US: Final = "Redis, Penstock's client"
+_MESSAGES: Final = "streams.messages"
+
+Rounds = dict[str, list[float]]
 
 
-def main(scale: float = 1.0, seek: int = 0) -> None:
-    binary = next((b for b in find_servers() if b.kind == "redis"), None) or find_servers()[0]
-    print(f"Redis Streams: {binary.kind} {binary.version}; messages are JSON of about 120 bytes\n")
-    count = int(200_000 * scale)
-    messages = list(make_messages(count))
+# ----------------------------------------------------------------------- messages
+
+
+def messages(run: Run) -> None:
+    binary = run.real_server()
+    made = list(make_messages(run.sizes.messages))
+    names = {
+        OURS: OURS,
+        _REDIS_PY: f"{server_name(binary)}, redis-py",
+        _BY_US: f"{server_name(binary)}, our client",
+    }
+    python = _redis_py(run, names[_REDIS_PY])
+    append: Rounds = {name: [] for name in names}
+    consume: Rounds = {OURS: [], _REDIS_PY: []}
+    size: Rounds = {OURS: [], _REDIS_PY: []}
     with tempfile.TemporaryDirectory() as directory, RealServer(binary) as server:
-        _append(messages, Path(directory), server)
-        _density(messages, Path(directory), server)
-        _consume(messages, Path(directory), server)
-        _durable(messages, Path(directory), binary, scale)
-    with tempfile.TemporaryDirectory() as directory:
-        sizes = [int(size * scale) for size in (1_000_000, 10_000_000)] + ([seek] if seek else [])
-        _seek(sizes, Path(directory))
+        for number in range(run.sizes.rounds):
+            with embedded(Path(directory) / f"{number}.pen") as session:
+                append[OURS].append(_rate(len(made), lambda s=session: _write_all(s, made)))  # type: ignore[misc]
+                info: Any = session.execute("TINFO", "STREAM", STREAM)
+                size[OURS].append(info[b"bytes"] / len(made))
+                consume[OURS].append(_rate(len(made), lambda s=session: _consume(s, "group")))  # type: ignore[misc]
+            if python:
+                found = figures_of(
+                    python, "bench.stream_peers.redis_py_streams", str(server.port), str(len(made))
+                )
+                run.took_part(names[_REDIS_PY], found["versions"])
+                append[_REDIS_PY].append(found["append_per_s"])
+                consume[_REDIS_PY].append(found["consume_per_s"])
+                size[_REDIS_PY].append(found["bytes"])
+            append[_BY_US].append(_rate(len(made), lambda: run_loop(_xadd(server.url, made))))
+    mean = statistics.mean(map(len, made))
+    run.results.note(
+        _MESSAGES, f"Messages of {mean:.0f} bytes. Ours are kept on disk, those of Redis in memory."
+    )
+    _compare(run, f"bulk append, {BATCH:,} a call", "messages/s", names, append, 1_000_000, 5)
+    _compare(run, "kept for a message", "bytes", names, size, 25, 5, lower=True)
+    _compare(
+        run,
+        f"read for a group and acknowledge, {GROUP_BATCH} at a time",
+        "messages/s",
+        names,
+        consume,
+        None,
+        3,
+    )
 
 
-def make_messages(count: int) -> Iterator[bytes]:
-    chance = random.Random(1)
-    for number in range(count):
-        yield json.dumps(
-            {
-                "id": number,
-                "user": f"user-{chance.randrange(10_000)}",
-                "event": chance.choice(("click", "view", "buy", "return")),
-                "amount": round(chance.random() * 100, 2),
-                "time": 1_700_000_000 + number * 3,
-                "page": f"/products/{chance.randrange(500)}",
-            }
-        ).encode()
+def _redis_py(run: Run, name: str) -> Path | None:
+    try:
+        return python_with("redis-py", ("redis==8.1.0", *ASYNCHRONOUS), run.cache)
+    except NotMeasuredError as error:
+        run.leave_out(_MESSAGES, name, error)
+        return None
 
 
-# ------------------------------------------------------------------------- append
-
-
-def _append(messages: list[bytes], directory: Path, server: RealServer) -> None:
-    table = Table(f"Bulk append, {_BATCH} messages a call (messages/s)", ("how", "rate", "penstock is"))
-    with _embedded(directory / "append.pen", "relaxed") as session:
-        ours = _median(lambda: _rate(len(messages), lambda: _write_all(session, messages)))
-    with redis.Redis(port=server.port) as client:
-        theirs = _median(lambda: _rate(len(messages), lambda: _xadd_all(client, messages)))
-    through_us = _median(lambda: _rate(len(messages), lambda: uvloop.run(_xadd_ours(server, messages))))
-    table.row("penstock, in process", f"{ours:,.0f}", "")
-    table.row("Redis, XADD pipelined by redis-py", f"{theirs:,.0f}", f"{ours / theirs:.1f}×")
-    table.row("Redis, XADD pipelined by penstock's client", f"{through_us:,.0f}", f"{ours / through_us:.1f}×")
+def _compare(
+    run: Run, line: str, unit: str, names: dict[str, str], taken: Rounds, aim: float | None, times: float,
+    *, lower: bool = False,
+) -> None:  # fmt: skip
+    """Record a line of all that have figures, and print it."""
+    found = {name: rounds for name, rounds in taken.items() if rounds}
+    table = Table(f"{line} ({unit})", ("how", "figure", "Penstock is"))
+    ours = statistics.median(found[OURS])
+    for name, rounds in found.items():
+        is_ours = name == OURS
+        run.results.add(
+            _MESSAGES, line, names[name], unit, rounds,
+            role="ours" if is_ours else "peer", better="lower" if lower else "higher",
+            aim=aim if is_ours else times,
+        )  # fmt: skip
+        theirs = statistics.median(rounds)
+        better = theirs / ours if lower else ours / theirs
+        table.row(
+            names[name], spread(rounds, ",.1f" if lower else ",.0f"), "" if is_ours else f"{better:.1f}×"
+        )
     table.print()
 
 
-def _write_all(session: LocalSession, messages: list[bytes]) -> None:
-    for start in range(0, len(messages), _BATCH):
-        batch = messages[start : start + _BATCH]
+def _write_all(session: LocalSession, some: list[bytes]) -> None:
+    for start in range(0, len(some), BATCH):
+        batch = some[start : start + BATCH]
         pairs = [b""] * (2 * len(batch))
         pairs[1::2] = batch
-        session.execute_many([[b"TWRITE", b"log", b"ENTRIES", *pairs]])
+        session.execute_many([[b"TWRITE", STREAM.encode(), b"ENTRIES", *pairs]])
 
 
-def _xadd_all(client: redis.Redis, messages: list[bytes]) -> None:
-    client.delete("log")
-    for start in range(0, len(messages), _BATCH):
-        pipe = client.pipeline(transaction=False)
-        for message in messages[start : start + _BATCH]:
-            pipe.xadd("log", {"e": message})
-        pipe.execute()
-
-
-async def _xadd_ours(server: RealServer, messages: list[bytes]) -> None:
-    async with penstock.open(server.url) as client:
-        await client.delete("log")
-        for start in range(0, len(messages), _BATCH):
+async def _xadd(url: str, some: list[bytes]) -> None:
+    async with penstock.open(url) as client:
+        await client.delete(STREAM)
+        for start in range(0, len(some), BATCH):
             pipe = client.pipeline()
-            for message in messages[start : start + _BATCH]:
-                pipe.execute("XADD", "log", "*", "e", message)
+            for message in some[start : start + BATCH]:
+                pipe.execute("XADD", STREAM, "*", "e", message)
             await pipe.all()
 
 
-# ------------------------------------------------------------------------ density
+def _consume(session: LocalSession, group: str) -> None:
+    while _consume_some(session, group):
+        pass
 
 
-def _density(messages: list[bytes], directory: Path, server: RealServer) -> None:
-    with _embedded(directory / "density.pen", "relaxed") as session:
-        _write_all(session, messages)
-        info: Any = session.execute("TINFO", "STREAM", "log")
-        ours = info[b"bytes"] / len(messages)
-    with redis.Redis(port=server.port) as client:
-        _xadd_all(client, messages)
-        theirs = int(client.execute_command("MEMORY", "USAGE", "log", "SAMPLES", 0)) / len(messages)
-    size = statistics.mean(map(len, messages))
-    table = Table(f"Bytes a message of {size:.0f} bytes", ("where", "bytes", "denser"))
-    table.row("penstock, on disk", f"{ours:.1f}", "")
-    table.row("Redis, in memory", f"{theirs:.1f}", f"{theirs / ours:.1f}×")
-    table.print()
-
-
-# ------------------------------------------------------------------------ consume
-
-
-def _consume(messages: list[bytes], directory: Path, server: RealServer) -> None:
-    count = len(messages)
-    title = f"Read for a group and acknowledge, {_GROUP_BATCH} at a time (messages/s)"
-    table = Table(title, ("how", "rate", "penstock is"))
-    with _embedded(directory / "consume.pen", "relaxed") as session:
-        _write_all(session, messages)
-        names = iter(range(1_000))
-        ours = _median(lambda: _rate(count, lambda: _consume_ours(session, f"group-{next(names)}")))
-    with redis.Redis(port=server.port) as client:
-        _xadd_all(client, messages)
-        names = iter(range(1_000))
-        theirs = _median(lambda: _rate(count, lambda: _consume_theirs(client, f"group-{next(names)}")))
-    table.row("penstock, in process (TACK of a range)", f"{ours:,.0f}", "")
-    table.row("Redis, XREADGROUP and XACK by redis-py", f"{theirs:,.0f}", f"{ours / theirs:.1f}×")
-    table.print()
-
-
-def _consume_ours(session: LocalSession, group: str) -> None:
-    while True:
-        batch: Any = session.execute("TREAD", "log", 0, _GROUP_BATCH, "GROUP", group, "RETRY", 60_000, 0)
-        if not batch:
-            return
-        session.execute("TACK", "log", group, f"{batch[0][0]}-{batch[-1][0]}")
-
-
-def _consume_theirs(client: redis.Redis, group: str) -> None:
-    client.xgroup_create("log", group, "0")
-    while True:
-        found: Any = client.xreadgroup(group, "me", {"log": ">"}, count=_GROUP_BATCH)
-        if not found:
-            return
-        entries = found[0][1] if isinstance(found, list) else next(iter(found.values()))[0]
-        client.xack("log", group, *(entry[0] for entry in entries))
+def _consume_some(session: LocalSession, group: str) -> int:
+    batch: Any = session.execute("TREAD", STREAM, 0, GROUP_BATCH, "GROUP", group, "RETRY", 60_000, 0)
+    if batch:
+        session.execute("TACK", STREAM, group, f"{batch[0][0]}-{batch[-1][0]}")
+    return len(batch or ())
 
 
 # ------------------------------------------------------------------------ durable
 
 
-def _durable(messages: list[bytes], directory: Path, binary: Any, scale: float) -> None:
-    table = Table("One message a call from 100 tasks, on disk when answered (messages/s)", ("how", "rate"))
-    calls = int(30_000 * scale)
-    ours = uvloop.run(_write_singly(directory / "durable.pen", messages, calls, "TWRITE", "log", "tag"))
-    table.row("penstock, embedded, always", f"{ours:,.0f}")
-    with RealServer(binary, options={"appendonly": "yes", "appendfsync": "always"}) as server:
-        theirs = uvloop.run(_write_singly(server.url, messages, calls, "XADD", "log", "*", "e"))
-        table.row("Redis, appendfsync always, penstock's client", f"{theirs:,.0f}")
+def durable(run: Run) -> None:
+    binary = run.real_server()
+    some = list(make_messages(_TASKS * 10))
+    calls = run.sizes.single_messages
+    theirs = f"{server_name(binary)}, appendfsync always, our client"
+    taken: Rounds = {OURS: [], theirs: []}
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        RealServer(binary, options={"appendonly": "yes", "appendfsync": "always"}) as server,
+    ):
+        for number in range(run.sizes.rounds):
+            store = Path(directory) / f"{number}.pen"
+            taken[OURS].append(run_loop(_write_singly(store, some, calls, "TWRITE", STREAM, "tag")))
+            taken[theirs].append(run_loop(_write_singly(server.url, some, calls, "XADD", STREAM, "*", "e")))
+    table = Table(
+        f"One message a call from {_TASKS} tasks, on disk when answered (messages/s)", ("how", "rate")
+    )
+    for name, rounds in taken.items():
+        role: Role = "ours" if name == OURS else "peer"
+        run.results.add("streams.durable", "single durable appends", name, "messages/s", rounds, role=role)
+        table.row(name, spread(rounds))
     table.print()
 
 
-async def _write_singly(url: str | Path, messages: list[bytes], calls: int, *command: str) -> float:
+async def _write_singly(url: str | Path, some: list[bytes], calls: int, *command: str) -> float:
     async with penstock.open(url) as client:
 
-        async def work(start: int) -> None:
-            for number in range(start, start + calls // 100):
-                await client.execute(*command, messages[number % len(messages)])
+        async def work() -> None:
+            for number in range(calls // _TASKS):
+                await client.execute(*command, some[number % len(some)])
 
         started = time.perf_counter()
-        await asyncio.gather(*(work(task * calls // 100) for task in range(100)))
-        return calls / (time.perf_counter() - started)
+        await asyncio.gather(*(work() for _ in range(_TASKS)))
+        return calls // _TASKS * _TASKS / (time.perf_counter() - started)
 
 
-# --------------------------------------------------------------------------- seek
+# ------------------------------------------------------------------------- growth
 
 
-def _seek(sizes: list[int], directory: Path) -> None:
-    title = "Random seek: one message anywhere (µs, median of 3 × 2,000)"
-    table = Table(title, ("messages", "penstock", "process, MB"))
-    messages = list(make_messages(100_000))
-    for size in sizes:
-        with _embedded(directory / f"{size}.pen", "relaxed") as session:
-            for start in range(0, size, len(messages)):
-                _write_all(session, messages[: size - start])
-                _progress(min(start + len(messages), size), size)
-            micros = statistics.median(1e6 / _rate(2_000, _seeks(session, size)) for _ in range(ROUNDS))
-        used_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        table.row(f"{size:,}", f"{micros:.1f}", f"{used_mb:,.0f}")
+def growth(run: Run) -> None:
+    """One log that becomes longer, in one store; at every size the same operations."""
+    table = Table(
+        "Operations on a log that grows (µs, in process, relaxed)",
+        (
+            "messages",
+            "seek one",
+            "append one",
+            f"append {BATCH:,}",
+            f"read and ack {GROUP_BATCH}",
+            "process, MB",
+        ),
+    )
+    made = list(make_messages(100_000))
+    flat = Flat()
+    with tempfile.TemporaryDirectory() as directory, embedded(Path(directory) / "log.pen") as session:
+        for size in run.sizes.log_sizes:
+            _grow(session, made, size)
+            taken = {
+                name: micros_each(work, calls, run.sizes.rounds)
+                for name, (work, calls) in _works(session, made, size).items()
+            }
+            for name, rounds in taken.items():
+                aim = flat.aim(name, rounds)
+                if name == "seek one":
+                    aim = min(aim or _SEEK_AIM_US, _SEEK_AIM_US)
+                run.results.add(
+                    "streams.growth", name, f"in {size:,} messages", "µs", rounds,
+                    role="ours", better="lower", aim=aim,
+                )  # fmt: skip
+            used_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            table.row(f"{size:,}", *(spread(rounds, ",.1f") for rounds in taken.values()), f"{used_mb:,.0f}")
+    run.results.note(
+        "streams.growth",
+        f"The aim is {Flat.TIMES:g} times the cost in the shortest log, and 200 µs a seek.",
+    )
     table.print()
 
 
-def _seeks(session: LocalSession, size: int) -> Callable[[], None]:
+def _grow(session: LocalSession, made: list[bytes], size: int) -> None:
+    info: Any = session.execute("TINFO", "STREAM", STREAM) if session.execute("EXISTS", STREAM) else None
+    have = info[b"last"] if info else 0
+    progress = Progress("messages", size)
+    for start in range(have, size, len(made)):
+        _write_all(session, made[: size - start])
+        progress.reached(min(start + len(made), size))
+
+
+def _works(
+    session: LocalSession, made: list[bytes], size: int
+) -> dict[str, tuple[Callable[[int], object], int]]:
+    """By name: what is done, and how often in a round."""
     chance = random.Random(2)
+    # A group that begins a bit before the end: what it has read stays out of its way.
+    session.execute("TGROUP", "CREATE", STREAM, f"at-{size}", max(size - 1_000_000, 1))
 
-    def work() -> None:
-        for _ in range(2_000):
-            offset = chance.randrange(1, size + 1)
-            reply: Any = session.execute("TREAD", "log", offset, 1)
-            assert reply[0][0] == offset
+    def seek(_: int) -> None:
+        offset = chance.randrange(1, size + 1)
+        reply: Any = session.execute("TREAD", STREAM, offset, 1)
+        assert reply[0][0] == offset
 
-    return work
-
-
-def _progress(done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        width = 40 * done // total
-        end = "\n" if done == total else ""
-        print(f"\r{'█' * width}{'░' * (40 - width)} {done:,} of {total:,}", end=end, file=sys.stderr)
-
-
-# ------------------------------------------------------------------------- common
+    return {
+        "seek one": (seek, _SEEKS),
+        "append one": (lambda n: session.execute(b"TWRITE", STREAM, b"tag", made[n % len(made)]), _APPENDS),
+        f"append {BATCH:,}": (lambda n: _write_all(session, made[:BATCH]), _BULKS),
+        f"read and ack {GROUP_BATCH}": (lambda _: _consume_some(session, f"at-{size}"), _ACKS),
+    }
 
 
-@contextmanager
-def _embedded(path: Path, durability: Durability) -> Iterator[LocalSession]:
-    """A session on a store of its own."""
-    with Engine.open(path, durability=durability) as engine, LocalSession(engine) as session:
-        yield session
-
-
-def _rate(count: int, work: Callable[[], None]) -> float:
+def _rate(count: int, work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return count / (time.perf_counter() - started)
 
 
-def _median(measure: Callable[[], float]) -> float:
-    return statistics.median(measure() for _ in range(ROUNDS))
+SECTIONS: Final[dict[str, Measure]] = {"messages": messages, "durable": durable, "growth": growth}

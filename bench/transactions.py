@@ -6,19 +6,21 @@ or 1,000,000 are kept.
 
 Every contender runs a job that does nothing, in one worker process that also enqueues, with the same
 concurrency; ``transaction_peers/measuring.py`` says what is timed. All take part in each round, one after
-the other; medians of the rounds, and the least and the most. Those that poll do so every 10 ms, which is
-much more often than they do by default.
+the other. Those that poll do so every 10 ms, which is much more often than they do by default.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from pathlib import Path
 from typing import Any, Final
 
-from bench.tables import Table
+from bench.environments import NotMeasuredError
+from bench.growing import Flat
+from bench.results import Role
+from bench.running import Measure, Run, server_name
+from bench.tables import Table, spread
 from bench.transaction_peers.contenders import (
     CONTENDERS,
     OURS_ALWAYS,
@@ -27,124 +29,122 @@ from bench.transaction_peers.contenders import (
     Contender,
     interpreter,
     place,
-    run,
 )
-from bench.transaction_peers.environments import ContenderError, default_cache
-from penstock.testing.servers import ServerBinary, find_servers
+from bench.transaction_peers.contenders import run as run_contender
+from penstock.testing.servers import ServerBinary
 
-JOBS: Final = 20_000
-ROUNDS: Final = 3
 CONCURRENCY: Final = 32
 POLL_MS: Final = 10
-KEPT: Final = (1_000, 10_000, 100_000, 1_000_000)
-SECTIONS: Final = ("peers", "kept")
+LATENCY_AIM_MS: Final = 5.0
+FSYNC: Final = "everysec"
 _FEWEST_JOBS: Final = 100
 #: Measured in a round, as many at every size: a process that has just started is slower for a moment, and
 #: that must weigh the same everywhere. They are kept as well, so a size is the least of what is kept.
 _KEPT_JOBS: Final = 2_000
 _KEPT_LATENCY_JOBS: Final = 50
+_PEERS: Final = "transactions.peers"
+_KEPT: Final = "transactions.kept"
 
 Runs = dict[str, list[dict[str, Any]]]
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("transactions")
-    group.add_argument(
-        "--contender", choices=[c.name for c in CONTENDERS], action="append", help="all if not given"
-    )
-    group.add_argument("--rounds", type=int, default=ROUNDS, help="of all contenders")
-    group.add_argument("--fsync", choices=("everysec", "always"), default="everysec", help="of Redis")
-    group.add_argument(
-        "--kept", type=int, nargs="+", metavar="N", help="how many are kept, instead of to 1,000,000"
-    )
-    group.add_argument("--cache", type=Path, default=default_cache(), help="where contenders are installed")
-
-
-def main(arguments: argparse.Namespace) -> None:
-    binary = next((b for b in find_servers() if b.kind == "redis"), None) or find_servers()[0]
-    print(
-        f"Server: {binary.kind} {binary.version}, appendonly yes, appendfsync {arguments.fsync}; "
-        "SQLite and the embedded store on the same disk\n"
-    )
-    chosen = [c for c in CONTENDERS if not arguments.contender or c.name in arguments.contender]
-    if arguments.only != "kept":
-        _compare(chosen, binary, arguments)
-    if arguments.only != "peers":
-        sizes = arguments.kept or [max(int(size * arguments.scale), 1) for size in KEPT]
-        _measure_kept(
-            sorted(set(sizes)), [c for c in chosen if c in (OURS_ON_REDIS, OURS_RELAXED)], binary, arguments
-        )
 
 
 # ------------------------------------------------------------------------- peers
 
 
-def _compare(chosen: list[Contender], binary: ServerBinary, arguments: argparse.Namespace) -> None:
-    ready = _install(chosen, arguments.cache)
-    runs: Runs = {contender.name: [] for contender in ready}
-    for number in range(1, arguments.rounds + 1):
+def peers(run: Run) -> None:
+    binary = run.real_server()
+    run.results.note(_PEERS, _conditions(binary))
+    ready = _install(run)
+    taken: Runs = {contender.name: [] for contender in ready}
+    for number in range(1, run.sizes.rounds + 1):
         for contender in list(ready):
-            print(f"Round {number} of {arguments.rounds}: {contender.name} …", file=sys.stderr, flush=True)
+            print(f"  round {number}: {contender.name} …", file=sys.stderr, flush=True)
             try:
-                with place(contender.store, binary, arguments.fsync) as where:
-                    count = _count(contender, arguments.scale)
-                    options = ("--concurrency", str(CONCURRENCY), "--poll-ms", str(POLL_MS))
-                    runs[contender.name].append(run(contender, ready[contender], where, count, *options))
-            except ContenderError as error:
-                _leave_out(contender, error)
-                del ready[contender], runs[contender.name]
+                taken[contender.name].append(_run_once(run, contender, ready[contender], binary))
+            except NotMeasuredError as error:
+                run.leave_out(_PEERS, contender.name, error)
+                del ready[contender], taken[contender.name]
     if ready:
-        _print_comparison(list(ready), runs, arguments)
+        _print_comparison(run, list(ready), taken)
+        for contender in ready:
+            _record(run, contender, taken[contender.name])
 
 
-def _install(chosen: list[Contender], cache: Path) -> dict[Contender, Path]:
+def _conditions(binary: ServerBinary) -> str:
+    return (
+        f"One worker process, concurrency {CONCURRENCY} unless stated, polls every {POLL_MS} ms. "
+        f"{server_name(binary)} with appendonly and appendfsync {FSYNC}; SQLite and the embedded store "
+        "on the same disk."
+    )
+
+
+def _install(run: Run) -> dict[Contender, Path]:
     ready = {}
-    for contender in chosen:
-        try:
-            ready[contender] = interpreter(contender, cache)
-        except ContenderError as error:
-            _leave_out(contender, error)
+    for contender in CONTENDERS:
+        if run.wants(contender.name):
+            try:
+                ready[contender] = interpreter(contender, run.cache)
+            except NotMeasuredError as error:
+                run.leave_out(_PEERS, contender.name, error)
     return ready
 
 
-def _leave_out(contender: Contender, error: ContenderError) -> None:
-    print(f"{contender.name} is left out: {error}\n", flush=True)
+def _run_once(run: Run, contender: Contender, python: Path, binary: ServerBinary) -> dict[str, Any]:
+    options = {"concurrency": CONCURRENCY, "poll-ms": POLL_MS, "latency-jobs": run.sizes.latency_jobs}
+    with place(contender.store, binary, FSYNC) as where:
+        figures = run_contender(contender, python, where, _count(run, contender), *_words(options))
+    run.took_part(contender.name, figures["versions"])
+    return figures
 
 
-def _count(contender: Contender, scale: float) -> int:
-    return max(int(JOBS * scale * contender.share), _FEWEST_JOBS)
+def _words(options: dict[str, int]) -> list[str]:
+    return [word for name, value in options.items() for word in (f"--{name}", str(value))]
 
 
-def _print_comparison(ready: list[Contender], runs: Runs, arguments: argparse.Namespace) -> None:
+def _count(run: Run, contender: Contender) -> int:
+    return max(int(run.sizes.jobs * contender.share), _FEWEST_JOBS)
+
+
+def _record(run: Run, contender: Contender, runs: list[dict[str, Any]]) -> None:
+    """On Redis beside those on Redis, on files beside those on files."""
+    store = "Redis" if contender.store == "redis" else "files"
+    role: Role = "ours" if contender in (OURS_ON_REDIS, OURS_ALWAYS) else "peer"
+    if contender is OURS_RELAXED:
+        role = "beside"
+    for line, unit, key in (
+        ("jobs processed", "jobs/s", "process_per_s"),
+        ("jobs enqueued", "jobs/s", "enqueue_per_s"),
+        ("enqueue to start, p50", "ms", "latency_p50_ms"),
+    ):
+        values = [figures[key] for figures in runs]
+        if None in values:
+            continue
+        aim = contender.aim if key == "process_per_s" else None
+        if key == "latency_p50_ms" and role == "ours":
+            aim = LATENCY_AIM_MS
+        run.results.add(
+            _PEERS, f"{line}, on {store}", contender.name, unit, values,
+            role=role, better="lower" if unit == "ms" else "higher", aim=aim,
+        )  # fmt: skip
+
+
+def _print_comparison(run: Run, ready: list[Contender], runs: Runs) -> None:
     table = Table(
-        f"Jobs of one step that does nothing; one worker process, concurrency {CONCURRENCY} unless "
-        f"stated, polls every {POLL_MS} ms (median of {arguments.rounds}, least–most)",
+        "Jobs of one step that does nothing (median, least–most)",
         ("contender", "on disk", "jobs", "enqueue/s", "process/s", "enqueue to start, p50 ms", "penstock is"),
     )
     for contender in ready:
         taken = runs[contender.name]
         table.row(
             contender.name,
-            contender.on_disk(arguments.fsync),
-            f"{_count(contender, arguments.scale):,}",
-            _spread(taken, "enqueue_per_s", ",.0f"),
-            _spread(taken, "process_per_s", ",.0f"),
-            _spread(taken, "latency_p50_ms", ".2f"),
+            contender.on_disk(FSYNC),
+            f"{_count(run, contender):,}",
+            spread([one["enqueue_per_s"] for one in taken]),
+            spread([one["process_per_s"] for one in taken]),
+            spread([one["latency_p50_ms"] for one in taken], ".2f"),
             _ratio(contender, runs),
         )
     table.print()
-    for contender in ready:
-        versions = runs[contender.name][0]["versions"]
-        print(f"- {contender.name}: " + ", ".join(f"{name} {number}" for name, number in versions.items()))
-    print(flush=True)
-
-
-def _spread(runs: list[dict[str, Any]], figure: str, layout: str) -> str:
-    values = [run[figure] for run in runs]
-    if None in values:
-        return "–"
-    median = format(statistics.median(values), layout)
-    return f"{median} ({min(values):{layout}}–{max(values):{layout}})" if len(values) > 1 else median
 
 
 def _ratio(contender: Contender, runs: Runs) -> str:
@@ -164,57 +164,52 @@ def _median(runs: list[dict[str, Any]], figure: str) -> float:
 # -------------------------------------------------------------------------- kept
 
 
-def _measure_kept(
-    sizes: list[int], stores: list[Contender], binary: ServerBinary, arguments: argparse.Namespace
-) -> None:
+def kept(run: Run) -> None:
+    binary = run.real_server()
+    run.results.note(
+        _KEPT, f"{_conditions(binary)} The aim is {Flat.TIMES:g} times the cost with the fewest kept."
+    )
     table = Table(
-        f"Cost of a transaction while so many ended ones, or more, are kept (median of {arguments.rounds})",
+        "Cost of a transaction while so many ended ones, or more, are kept",
         ("store", "kept", "start, µs", "run, µs", "to the first", "start to step, p50 ms", "bytes kept each"),
     )
-    if not stores:
-        return
-    for contender in stores:
-        try:
-            _measure_kept_on(contender, sizes, binary, arguments, table)
-        except ContenderError as error:
-            _leave_out(contender, error)
+    for contender in (OURS_ON_REDIS, OURS_RELAXED):
+        if run.wants(contender.name):
+            try:
+                _measure_kept(run, contender, binary, table)
+            except NotMeasuredError as error:
+                run.leave_out(_KEPT, contender.name, error)
     table.print()
 
 
-def _measure_kept_on(
-    contender: Contender, sizes: list[int], binary: ServerBinary, arguments: argparse.Namespace, table: Table
-) -> None:
+def _measure_kept(run: Run, contender: Contender, binary: ServerBinary, table: Table) -> None:
     """One store that grows: what each size needs beyond the last is run through it first."""
-    python = interpreter(contender, arguments.cache)
-    with place(contender.store, binary, arguments.fsync) as where:
-        kept, first = 0, 0.0
-        for size in sizes:
-            print(f"{contender.name}: {size:,} kept …", file=sys.stderr, flush=True)
+    python = interpreter(contender, run.cache)
+    with place(contender.store, binary, FSYNC) as where:
+        have, first, flat = 0, 0.0, Flat()
+        for size in run.sizes.kept:
+            print(f"  {contender.name}: {size:,} kept …", file=sys.stderr, flush=True)
             taken = []
-            for _ in range(arguments.rounds):
-                fill = max(size - kept, 0)
-                taken.append(run(contender, python, where, _KEPT_JOBS, *_kept_options(fill)))
-                kept += fill + _KEPT_JOBS + _KEPT_LATENCY_JOBS
-            cost = 1 / _median(taken, "enqueue_per_s") + 1 / _median(taken, "process_per_s")
-            first = first or cost
+            for _ in range(run.sizes.rounds):
+                fill = max(size - have, 0)
+                options = {"concurrency": CONCURRENCY, "fill": fill, "latency-jobs": _KEPT_LATENCY_JOBS}
+                taken.append(run_contender(contender, python, where, _KEPT_JOBS, *_words(options)))
+                have += fill + _KEPT_JOBS + _KEPT_LATENCY_JOBS
+            costs_us = [1e6 / one["enqueue_per_s"] + 1e6 / one["process_per_s"] for one in taken]
+            run.results.add(
+                _KEPT, f"start and run, {contender.name}", f"{size:,} kept", "µs", costs_us,
+                role="ours", better="lower", aim=flat.aim("", costs_us),
+            )  # fmt: skip
+            first = first or statistics.median(costs_us)
             table.row(
                 contender.name,
                 f"{size:,}",
-                _spread(_in_us(taken), "start_us", ".0f"),
-                _spread(_in_us(taken), "run_us", ".0f"),
-                f"{cost / first:.2f}×",
-                _spread(taken, "latency_p50_ms", ".2f"),
-                f"{where.used_bytes() / kept:,.0f}",
+                spread([1e6 / one["enqueue_per_s"] for one in taken]),
+                spread([1e6 / one["process_per_s"] for one in taken]),
+                f"{statistics.median(costs_us) / first:.2f}×",
+                spread([one["latency_p50_ms"] for one in taken], ".2f"),
+                f"{where.used_bytes() / have:,.0f}",
             )
 
 
-def _kept_options(fill: int) -> tuple[str, ...]:
-    options = {"concurrency": CONCURRENCY, "fill": fill, "latency-jobs": _KEPT_LATENCY_JOBS}
-    return tuple(word for name, value in options.items() for word in (f"--{name}", str(value)))
-
-
-def _in_us(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [
-        {"start_us": 1_000_000 / run["enqueue_per_s"], "run_us": 1_000_000 / run["process_per_s"]}
-        for run in runs
-    ]
+SECTIONS: Final[dict[str, Measure]] = {"peers": peers, "kept": kept}

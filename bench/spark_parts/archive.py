@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any, Final
 
 import penstock.blocking
+from bench.results import OURS, Results
 from bench.spark_parts.common import check, spark_session, store_url
 from bench.spark_parts.settings import Settings, told
 from bench.spark_parts.transacting import run_checkouts
@@ -45,6 +46,11 @@ def main(settings: Settings) -> None:
         watch.taken["all"] = perf_counter() - started
         check(report.rows == count, f"{report.rows} were archived instead of {count}")
     _print(count, report.batches, watch.taken)
+    results = Results()
+    rate = count / watch.taken["all"]
+    line = f"{count:,} transactions archived"
+    results.add("spark.archive", line, OURS, "transactions/s", [rate], role="ours")
+    results.save(Path(settings.results))
 
 
 class _Watch:

@@ -2,7 +2,7 @@
 
 with spark_session() as spark, penstock.blocking.open(store_url(settings)) as ps:
     top_up(ps, LOG, settings.messages)
-    times = interleaved({"ours": read_ours, "theirs": read_theirs})
+    times = interleaved({"ours": read_ours, "theirs": read_theirs}, settings.rounds)
     spread(rates(count, times["ours"]))
 """
 
@@ -24,7 +24,6 @@ from penstock.blocking import Client
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROUNDS: Final = 3
 LOG: Final = "log"
 MASTER: Final = "local[2]"
 _TAGS: Final = [b"shop-%03d" % number for number in range(300)]
@@ -99,7 +98,7 @@ def top_up(ps: Client, stream: str, size: int) -> None:
 # ------------------------------------------------------------------------ rounds
 
 
-def interleaved(works: Mapping[str, Callable[[], Any]], rounds: int = ROUNDS) -> dict[str, list[float]]:
+def interleaved(works: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
     """Seconds of each, all of them one after the other in each round."""
     taken: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(rounds):
@@ -122,12 +121,6 @@ def rates(count: int, times: Sequence[float]) -> list[float]:
 # ----------------------------------------------------------------------- figures
 
 
-def spread(values: Sequence[float], layout: str = ",.0f") -> str:
-    """Median, and the least and the most."""
-    median = format(statistics.median(values), layout)
-    return f"{median} ({min(values):{layout}}–{max(values):{layout}})" if len(values) > 1 else median
-
-
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
     return f"{statistics.median(ours) / statistics.median(theirs):.2f}×"
 
@@ -135,6 +128,12 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
 def percentile(values: Sequence[float], share: float) -> float:
     ordered = sorted(values)
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
+def thirds(samples: Sequence[float]) -> list[float]:
+    """Three medians: of single calls, in their order, what rounds are of work that repeats them."""
+    size = -(-len(samples) // 3)
+    return [statistics.median(samples[start : start + size]) for start in range(0, len(samples), size)]
 
 
 def check(is_right: bool, what: str) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as fn
 
 import penstock.blocking
+from bench.results import OURS, Results
 from bench.spark_parts.common import (
     LOG,
     check,
@@ -23,13 +24,12 @@ from bench.spark_parts.common import (
     ratio,
     read_stream,
     spark_session,
-    spread,
     store_url,
     to_noop,
     top_up,
 )
 from bench.spark_parts.settings import Settings, told
-from bench.tables import Table
+from bench.tables import Table, spread
 from penstock.blocking import Client
 from penstock.lake import Lake
 from penstock.spark.jobs.export import ExportJob, ExportOptions
@@ -49,11 +49,13 @@ def main(settings: Settings) -> None:
     with spark_session() as spark, penstock.blocking.open(url) as ps:
         top_up(ps, LOG, settings.messages)
         top_up(ps, _WARM, min(_WARM_MESSAGES, settings.messages))
-        _export(spark, ps, url, settings)
-        _sink(spark, ps, url, settings)
+        results = Results()
+        _export(spark, ps, url, settings, results)
+        _sink(spark, ps, url, settings, results)
+    results.save(Path(settings.results))
 
 
-def _export(spark: SparkSession, ps: Client, url: str, settings: Settings) -> None:
+def _export(spark: SparkSession, ps: Client, url: str, settings: Settings, results: Results) -> None:
     count = ps.stream(LOG).info().length
     rounds = numbers()
 
@@ -69,8 +71,11 @@ def _export(spark: SparkSession, ps: Client, url: str, settings: Settings) -> No
     export(_WARM)
     plain(_WARM)
     works = {"plain": plain, "lake": lambda: check(export() == count, "rows are missing")}
-    taken = interleaved(works, _EXPORTS)
+    taken = interleaved(works, min(_EXPORTS, settings.rounds))
     ours, theirs = rates(count, taken["lake"]), rates(count, taken["plain"])
+    line = f"{count:,} messages to files"
+    results.add("spark.lake", line, "plain Parquet, one query", "rows/s", theirs, role="limit")
+    results.add("spark.lake", line, f"{OURS}, the job export", "rows/s", ours, role="ours")
     table = Table(
         f"Stream to files, {count:,} messages (rows/s, least–most)", ("where", "rate", "to plain files")
     )
@@ -79,7 +84,7 @@ def _export(spark: SparkSession, ps: Client, url: str, settings: Settings) -> No
     table.print()
 
 
-def _sink(spark: SparkSession, ps: Client, url: str, settings: Settings) -> None:
+def _sink(spark: SparkSession, ps: Client, url: str, settings: Settings, results: Results) -> None:
     count = settings.sunk
     df = _rows(spark, count).cache()
     to_noop(df)
@@ -95,8 +100,11 @@ def _sink(spark: SparkSession, ps: Client, url: str, settings: Settings) -> None
         ps.stream(f"own-{next(rounds)}").write_many(pairs)
 
     by_spark()
-    taken = interleaved({"us": by_us, "spark": by_spark})
+    taken = interleaved({"us": by_us, "spark": by_spark}, settings.rounds)
     ours, theirs = rates(count, taken["spark"]), rates(count, taken["us"])
+    line = f"{count:,} messages into a stream"
+    results.add("spark.lake", line, "write_many, one process", "messages/s", theirs, role="limit")
+    results.add("spark.lake", line, f"{OURS}, a DataFrame", "messages/s", ours, role="ours")
     table = Table(
         f"{count:,} messages into a stream (messages/s, least–most)", ("how", "rate", "to one process")
     )

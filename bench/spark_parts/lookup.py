@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
-from bench.spark_parts.common import check, percentile, seconds, spark_session
+from bench.results import Results
+from bench.spark_parts.common import check, percentile, seconds, spark_session, thirds
 from bench.spark_parts.settings import Settings, told
 from bench.tables import Table
 from penstock.lake import Lake, LakeArchive, LakeTable, TransactionLookup
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 #: A transaction by its id: the id of the one that was found.
 Find = Callable[[str], str | None]
 
+_AIM_MS: Final = 5.0
+_OURS: Final = "penstock.lake: LakeArchive.find"
 _LOOKUPS: Final = 200
 _BEGAN_MS: Final = 1_794_744_000_000
 _ROWS_AT_ONCE: Final = 5_000
@@ -53,7 +56,7 @@ def main(settings: Settings) -> None:
         f"{count:,} transactions, {size_mb:,.0f} MB in {len(table.files())} files;"
         f" rewritten by id at {count / rewritten_s:,.0f} rows/s\n"
     )
-    _look_up(lake, count)
+    _look_up(lake, settings)
 
 
 # ------------------------------------------------------------------------- rows
@@ -115,14 +118,15 @@ def _write(spark: SparkSession, table: LakeTable, count: int) -> None:
 # ---------------------------------------------------------------------- lookups
 
 
-def _look_up(lake: Lake, count: int) -> None:
+def _look_up(lake: Lake, settings: Settings) -> None:
+    count = settings.looked_up_in
     chance = random.Random(2)
     wanted = [id_of(chance.randrange(count)) for _ in range(_LOOKUPS)]
     first_s = seconds(lambda: LakeArchive(Lake.open(lake.root)).find(wanted[0]))
     archive = LakeArchive(lake)
     ways: dict[str, Find] = {
         "penstock.lake: TransactionLookup.find": partial(_found, TransactionLookup(archive.table)),
-        "penstock.lake: LakeArchive.find": partial(_found, archive),
+        _OURS: partial(_found, archive),
         **_duckdb(archive.table),
     }
     taken: dict[str, list[float]] = {name: [] for name in ways}
@@ -133,7 +137,21 @@ def _look_up(lake: Lake, count: int) -> None:
                 if is_warm:
                     taken[name].append(took_s * 1_000)
     _print(count, taken)
+    _record(settings, taken)
     print(f"The first one, with a lake that has to be opened: {first_s * 1_000:.1f} ms\n")
+
+
+def _record(settings: Settings, taken: dict[str, list[float]]) -> None:
+    results = Results()
+    line = f"p50, by id among {settings.looked_up_in:,}"
+    for name, times in taken.items():
+        is_ours = name == _OURS
+        results.add(
+            "spark.lookup", line, name, "ms", thirds(times), better="lower",
+            role="ours" if is_ours else "beside" if name.startswith("penstock") else "peer",
+            aim=_AIM_MS if is_ours else None,
+        )  # fmt: skip
+    results.save(Path(settings.results))
 
 
 def _must_find(find: Find, tx: str) -> None:

@@ -12,30 +12,42 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Final
 
-from bench.spark_parts.common import MASTER, ROUNDS, check, seconds, spread
-from bench.tables import Table
+from bench.results import Results
+from bench.spark_parts.common import MASTER, check, seconds
+from bench.spark_parts.settings import Settings, told
+from bench.tables import Table, spread
 from penstock.spark import java
 
-_FIGURES: Final = ("session", "first", "second")
+_LINES: Final = {"session": "session()", "first": "first count", "second": "second count"}
+_FIGURES: Final = tuple(_LINES)
 _LIMIT_S: Final = 300
 
 
-def main() -> None:
+def main(settings: Settings) -> None:
     found = _found()
     taken: dict[str, list[dict[str, float]]] = {origin: [] for origin in found}
-    for _ in range(ROUNDS):
+    for _ in range(settings.rounds):
         for origin in found:
             taken[origin].append(_started(origin))
     table = Table(
-        f"Start of a session (s, median of {ROUNDS}, least–most)",
+        "Start of a session (s, median, least–most)",
         ("Java", "session()", "first count", "second count"),
     )
     for origin, runs in taken.items():
         figures = (spread([run[name] for run in runs], ".2f") for name in _FIGURES)
         table.row(f"{origin}, {found[origin].version}", *figures)
     table.print()
+    results = Results()
+    for origin, runs in taken.items():
+        for name in _FIGURES:
+            rounds = [run[name] for run in runs]
+            results.add(
+                "spark.session", _LINES[name], f"Java: {origin}", "s", rounds, role="ours", better="lower"
+            )
+    results.save(Path(settings.results))
 
 
 def _found() -> dict[str, java.Java]:
@@ -83,4 +95,4 @@ if __name__ == "__main__":
     if arguments.start:
         start(arguments.start)
     else:
-        main()
+        main(told())

@@ -8,10 +8,13 @@ import msgspec
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where data lies, and how much of it there is."""
+    """Where data lies, how much of it there is, and where figures go."""
 
     #: for everything; whoever runs the parts removes it
     directory: str
+    #: the file that figures go to
+    results: str
+    rounds: int
     #: of the log
     messages: int
     #: of a log that grows, rising

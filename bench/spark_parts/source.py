@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import penstock.blocking
+from bench.results import OURS, Results
 from bench.spark_parts.common import (
     LOG,
     check,
@@ -20,18 +21,18 @@ from bench.spark_parts.common import (
     ratio,
     read_stream,
     spark_session,
-    spread,
     store_url,
     to_noop,
     top_up,
 )
 from bench.spark_parts.settings import Settings, told
-from bench.tables import Table
+from bench.tables import Table, spread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _NARROW = "offset BIGINT, tag BINARY"
+_AIM = 0.7
 
 
 def main(settings: Settings) -> None:
@@ -46,10 +47,13 @@ def main(settings: Settings) -> None:
             f"Source into nothing, {count:,} messages of about 100 bytes (rows/s, least–most)",
             ("columns", "Parquet", "Penstock", "ratio"),
         )
-        _compare(table, "all four", _whole(spark, url, count), spark.read.parquet(f"file://{files}"), count)
+        results = Results()
+        whole = _whole(spark, url, count), spark.read.parquet(f"file://{files}")
+        _compare(settings, results, table, "all four", *whole)
         narrow = _whole(spark, url, count, _NARROW), spark.read.schema(_NARROW).parquet(f"file://{files}")
-        _compare(table, "offset, tag", *narrow, count)
-        table.print()
+        _compare(settings, results, table, "offset, tag", *narrow)
+    table.print()
+    results.save(Path(settings.results))
 
 
 def _whole(spark: SparkSession, url: str, count: int, schema: str | None = None) -> DataFrame:
@@ -57,13 +61,19 @@ def _whole(spark: SparkSession, url: str, count: int, schema: str | None = None)
     return read_stream(spark, url, LOG, schema, endingOffset=count + 1, messagesPerPartition=-(-count // 2))
 
 
-def _compare(table: Table, name: str, ours: DataFrame, theirs: DataFrame, count: int) -> None:
+def _compare(
+    settings: Settings, results: Results, table: Table, name: str, ours: DataFrame, theirs: DataFrame
+) -> None:
+    count = settings.messages
     for df in (ours, theirs):
         found = df.count()
         check(found == count, f"{found} rows instead of {count}")
         to_noop(df)  # warm
-    taken = interleaved({"theirs": partial(to_noop, theirs), "ours": partial(to_noop, ours)})
+    taken = interleaved({"theirs": partial(to_noop, theirs), "ours": partial(to_noop, ours)}, settings.rounds)
     ours_rates, theirs_rates = rates(count, taken["ours"]), rates(count, taken["theirs"])
+    line = f"{count:,} messages, columns: {name}"
+    results.add("spark.source", line, "Parquet", "rows/s", theirs_rates, aim=_AIM)
+    results.add("spark.source", line, OURS, "rows/s", ours_rates, role="ours")
     table.row(name, spread(theirs_rates), spread(ours_rates), ratio(ours_rates, theirs_rates))
 
 

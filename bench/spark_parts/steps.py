@@ -6,15 +6,17 @@ ordinary worker is the quicker way: the figures tell what the way to Spark costs
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
 import penstock
-from bench.spark_parts.common import rates, ratio, spark_session, spread, store_url
+from bench.results import OURS, Results
+from bench.spark_parts.common import rates, ratio, spark_session, store_url
 from bench.spark_parts.settings import Settings, told
 from bench.spark_parts.transacting import start_many, until_ended
-from bench.tables import Table
+from bench.tables import Table, spread
 from penstock.front import Penstock
 from penstock.spark.steps import SparkWorker, spark_step
 from penstock.transactions import App, Pipeline
@@ -54,11 +56,16 @@ async def _measure(spark: SparkSession, settings: Settings) -> None:
     async with penstock.open(store_url(settings, "steps")) as ps:
         await ps.transactions.deploy(ON_SPARK, HERE)
         await _by_spark(ps, spark, min(_WARM, settings.stepped))
-        for _ in range(_ROUNDS):
+        for _ in range(min(_ROUNDS, settings.rounds)):
             taken["here"].append(await _here(ps, settings.stepped))
             taken["spark"].append(await _by_spark(ps, spark, settings.stepped))
     count = settings.stepped
     ours, theirs = rates(count, taken["spark"]), rates(count, taken["here"])
+    results = Results()
+    line = f"{count:,} transactions of one step"
+    results.add("spark.steps", line, "an ordinary worker", "transactions/s", theirs, role="limit")
+    results.add("spark.steps", line, f"{OURS}, a step on Spark", "transactions/s", ours, role="ours")
+    results.save(Path(settings.results))
     table = Table(
         f"{count:,} transactions of one step (transactions/s, least–most)",
         ("step", "rate", "to an ordinary worker"),

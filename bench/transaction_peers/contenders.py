@@ -6,9 +6,6 @@ directory: nobody pays for what another left behind.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,15 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from bench.transaction_peers.environments import ContenderError, python_with
+from bench.environments import ASYNCHRONOUS, figures_of, python_with
 from penstock.testing.servers import RealServer, ServerBinary
 
 Store = Literal["redis", "sqlite", "embedded"]
-
-_ROOT: Final = Path(__file__).resolve().parents[2]
-#: A run that takes longer is stuck: the slowest take a minute or two, a fill of a million some ten.
-_LIMIT_S: Final = 3_600.0
-_ASYNCHRONOUS: Final = ("hiredis==3.5.0", "uvloop==0.23.0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +28,10 @@ class Contender:
     environment: str = ""
     requirements: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    #: Of the number of jobs; less for those that would take minutes.
+    #: Of the number of jobs: less for those that would take minutes, more where a round would end at once.
     share: float = 1.0
+    #: How many times as many jobs a second ours shall process.
+    aim: float | None = None
     #: Whether a reply means that it is on disk; on Redis the server's setting says so.
     is_synced: bool = True
 
@@ -54,7 +48,7 @@ class Contender:
 _HUEY: Final = ("huey==3.5.4",)
 _DBOS: Final = ("dbos==3.3.0",)
 
-OURS_ON_REDIS: Final = Contender("Penstock, Redis", "penstock_worker", "redis")
+OURS_ON_REDIS: Final = Contender("Penstock, Redis", "penstock_worker", "redis", share=4.0)
 OURS_ALWAYS: Final = Contender(
     "Penstock, embedded, always", "penstock_worker", "embedded", options=("--durability", "always")
 )
@@ -73,7 +67,8 @@ CONTENDERS: Final = (
         "taskiq_worker",
         "redis",
         "taskiq",
-        ("taskiq==0.13.0", "taskiq-redis==1.2.4", *_ASYNCHRONOUS),
+        ("taskiq==0.13.0", "taskiq-redis==1.2.4", *ASYNCHRONOUS),
+        aim=4.0,
     ),
     Contender(
         "SAQ, Redis",
@@ -81,15 +76,17 @@ CONTENDERS: Final = (
         "redis",
         "saq",
         # SAQ imports typing_extensions and does not ask for it.
-        ("saq[redis,hiredis]==0.26.4", "typing_extensions==4.16.0", *_ASYNCHRONOUS),
+        ("saq[redis,hiredis]==0.26.4", "typing_extensions==4.16.0", *ASYNCHRONOUS),
+        aim=4.0,
     ),
-    Contender("arq, Redis", "arq_worker", "redis", "arq", ("arq==0.28.0", *_ASYNCHRONOUS)),
+    Contender("arq, Redis", "arq_worker", "redis", "arq", ("arq==0.28.0", *ASYNCHRONOUS), aim=4.0),
     Contender(
         "dramatiq, Redis",
         "dramatiq_worker",
         "redis",
         "dramatiq",
         ("dramatiq[redis]==2.2.1", "hiredis==3.5.0"),
+        aim=4.0,
     ),
     OURS_ALWAYS,
     OURS_RELAXED,
@@ -97,10 +94,24 @@ CONTENDERS: Final = (
     # Its threads wait for one lock, so that one of them is faster than many.
     Contender("Huey, SQLite, 1 thread", "huey_worker", "sqlite", "huey", _HUEY, ("--concurrency", "1")),
     Contender(
-        "DBOS, SQLite, queued", "dbos_worker", "sqlite", "dbos", _DBOS, ("--mode", "queued"), share=0.05
+        "DBOS, SQLite, queued",
+        "dbos_worker",
+        "sqlite",
+        "dbos",
+        _DBOS,
+        ("--mode", "queued"),
+        share=0.07,
+        aim=20.0,
     ),
     Contender(
-        "DBOS, SQLite, inline", "dbos_worker", "sqlite", "dbos", _DBOS, ("--mode", "inline"), share=0.05
+        "DBOS, SQLite, inline",
+        "dbos_worker",
+        "sqlite",
+        "dbos",
+        _DBOS,
+        ("--mode", "inline"),
+        share=0.07,
+        aim=20.0,
     ),
 )
 
@@ -135,27 +146,10 @@ def place(store: Store, binary: ServerBinary, fsync: str) -> Iterator[Place]:
 
 
 def interpreter(contender: Contender, cache: Path) -> Path:
-    if contender.is_ours:
-        return Path(sys.executable)
     return python_with(contender.environment, contender.requirements, cache)
 
 
 def run(contender: Contender, python: Path, where: Place, count: int, *options: str) -> dict[str, Any]:
-    """The figures of one run; ``ContenderError`` with the script's last words if there are none.
-
-    A contender's own options win over those given.
-    """
-    command = [str(python), "-m", f"bench.transaction_peers.{contender.script}", where.address_for(contender)]
-    try:
-        done = subprocess.run(
-            [*command, str(count), *options, *contender.options],
-            cwd=_ROOT, capture_output=True, text=True, timeout=_LIMIT_S, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        raise ContenderError(f"it took longer than {_LIMIT_S:g} s") from error
-    lines = done.stdout.strip().splitlines()
-    if done.returncode != 0 or not lines:
-        words = done.stderr.strip().splitlines()
-        raise ContenderError(f"its script failed: {words[-1] if words else f'status {done.returncode}'}")
-    figures: dict[str, Any] = json.loads(lines[-1])
-    return figures
+    """The figures of one run. A contender's own options win over those given."""
+    module = f"bench.transaction_peers.{contender.script}"
+    return figures_of(python, module, where.address_for(contender), str(count), *options, *contender.options)
