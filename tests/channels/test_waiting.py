@@ -12,7 +12,7 @@ import pytest
 import penstock
 from penstock.channels import Channel, ChannelStore, keys
 from penstock.errors import SubscriptionNotFoundError
-from penstock.testing.servers import RealCluster
+from penstock.testing.clusters import RealCluster
 from tests.channels.conftest import ids, number_at, numbered, only_on
 from tests.places import until
 

@@ -1,5 +1,7 @@
 """Channels in one store: a directory, a server or a cluster. The scripts of ``lua/`` decide everything.
 
+Some of them our own engine has as commands, which take the same arguments and give the same replies.
+
 Rules: a fetch takes its ticket before it looks, so that no message can slip between looking and waiting. What
 a receipt says is believed only under this store's seal. The keys are those of ``keys``; whoever else
 follows that table may share the store.
@@ -20,7 +22,7 @@ from penstock.channels.model import MAX_FETCH, Backlog, Batch, ChannelInfo, Mess
 from penstock.channels.receipts import Mark, Seal, unwrap, wrap
 from penstock.client.asking import has_command
 from penstock.client.client import Client
-from penstock.client.facts import to_bytes
+from penstock.client.facts import Argument, to_bytes
 from penstock.client.scripts import ScriptLibrary
 from penstock.client.waking import Ticket, Wakeups
 from penstock.errors import ReceiptError, SubscriptionNotFoundError
@@ -31,6 +33,8 @@ _LOG = logging.getLogger(__name__)
 _FETCH_BYTES: Final = 8 * 1024 * 1024
 #: Expired messages that a script steps over in one go.
 _STEPS: Final = 5_000
+#: Both as they are sent: with every look.
+_FETCH_BOUNDS: Final = (str(_FETCH_BYTES), str(_STEPS))
 _SECRET_BYTES: Final = 32
 #: A channel that publishes with an outbox says so again after this time; whoever was silent for
 #: much longer, and whose outbox is empty, is forgotten.
@@ -43,6 +47,8 @@ _MAX_NOTED: Final = 100_000
 #: Unread messages up to which a look does without the script.
 _GLANCE: Final = 128
 _MORE, _ASK_AGAIN = 1, 2
+#: Scripts that the engine has as commands.
+_COMMANDS: Final = {"publish": "CHPUBLISH", "fetch": "CHFETCH", "ack": "CHACK"}
 
 
 class ChannelStore:
@@ -83,16 +89,18 @@ class ChannelStore:
         prefix = keys.prefix_of(channel)
         words = (prefix, keys.ttl_s(expire_ms), keys.topic_of(channel), channel if outbox else "")
         pairs = [word for message in messages for word in message]
-        reply: Any
-        if self._is_native if self._is_native is not None else await self._ask_native():
-            reply = await self._client.execute("CHPUBLISH", prefix + "clock", *words, *pairs)
-        else:
-            reply = await self._scripts.publish((prefix + "clock",), (*words, *pairs))
+        reply = await self._run("publish", (prefix + "clock",), (*words, *pairs))
         return [word == 1 for word in reply]
 
+    async def _run(self, name: str, names: Sequence[str], arguments: Sequence[Argument]) -> Any:
+        """What the engine has as a command and other servers as a script, with the same arguments."""
+        if self._is_native if self._is_native is not None else await self._ask_native():
+            return await self._client.execute(_COMMANDS[name], *names, *arguments)
+        return await self._scripts[name](names, arguments)
+
     async def _ask_native(self) -> bool:
-        """Whether the server has CHPUBLISH itself; asked once."""
-        self._is_native = await has_command(self._client, "CHPUBLISH")
+        """Whether the server has our commands; asked once, for the newest of them."""
+        self._is_native = await has_command(self._client, _COMMANDS["fetch"])
         return self._is_native
 
     async def fetch(
@@ -105,6 +113,8 @@ class ChannelStore:
         expire_ms: int,
         after: str | None = None,
     ) -> Batch:
+        if self._is_native is None:
+            await self._ask_native()  # before anybody counts this fetch as one that waits
         start = None if after is None else (await self._open(channel, subscriber, after)).clock
         look = partial(self._look, channel, subscriber, limit, expire_ms, start)
         if timeout_ms <= 0:
@@ -117,37 +127,47 @@ class ChannelStore:
     ) -> tuple[Batch, float]:
         """One look, and for how long a nack holds the subscriber back."""
         now_s = asyncio.get_running_loop().time()
-        if after is None and limit and self._renewals.get((channel, subscriber), 0.0) > now_s:
-            found = await self._glance(channel, subscriber, limit)
-            if found is not None:
-                return found
-        prefix = keys.prefix_of(channel)
-        arguments = (prefix, keys.ttl_s(expire_ms), min(limit, MAX_FETCH), _FETCH_BYTES, _STEPS)
+        ttl_s = keys.ttl_s(expire_ms)
+        if self._renewals.get((channel, subscriber), 0.0) > now_s:
+            if self._is_native:
+                ttl_s = 0  # only read
+            elif after is None and limit:
+                found = await self._glance(channel, subscriber, limit)
+                if found is not None:
+                    return found
+        more, paused_ms, messages = await self._read(channel, subscriber, limit, ttl_s, after)
+        if ttl_s:
+            self._note_renewal(channel, subscriber, now_s + min(ttl_s / 20, _RENEWAL_S))
+        if not messages:
+            return Batch(more=more == _MORE), paused_ms / 1_000
+        return await self._batch(channel, subscriber, messages, more != 0), 0.0
+
+    async def _read(
+        self, channel: str, subscriber: str, limit: int, ttl_s: int, after: int | None
+    ) -> tuple[int, int, tuple[Message, ...]]:
+        """What the script says, and its messages. Those that do not decode are stepped over."""
+        names = _three_keys(channel, subscriber)
+        arguments = (keys.prefix_of(channel), str(ttl_s), str(min(limit, MAX_FETCH)), *_FETCH_BOUNDS)
         start: Any = "" if after is None else after
         unreadable: Any = ""
         while True:
-            reply: Any = await self._scripts.fetch(
-                _three_keys(channel, subscriber), (*arguments, unreadable, start)
-            )
+            reply = await self._run("fetch", names, (*arguments, unreadable, start))
             if not reply:
                 self._renewals.pop((channel, subscriber), None)
                 raise _not_found(channel, subscriber)
             more, paused_ms, position, *flat = reply
-            messages = _messages(flat)
+            messages = _messages(flat) if flat else ()
             if messages or not (flat or more == _ASK_AGAIN):
-                break
+                return more, paused_ms, messages
             if flat:
                 unreadable = position = flat[-2]
                 _LOG.warning("channel %s has messages that do not decode, up to clock %s", channel, position)
             if after is not None:
                 start, unreadable = position, ""  # reading ahead, the cursor stays where it is
-        self._note_renewal(channel, subscriber, now_s + min(keys.ttl_s(expire_ms) / 20, _RENEWAL_S))
-        if not messages:
-            return Batch(more=more == _MORE), paused_ms / 1_000
-        return await self._batch(channel, subscriber, messages, more != 0), 0.0
 
     async def _glance(self, channel: str, subscriber: str, limit: int) -> tuple[Batch, float] | None:
         """The same without the script, where nothing but reading is to be done; None: ask the script.
+        (CHFETCH needs no such way: it only reads by itself.)
 
         The script renews lives, steps over what expired, and knows about nacks. Most looks come soon after
         another one and find either nothing or a few messages, all of which are there.
@@ -193,9 +213,8 @@ class ChannelStore:
 
     async def ack(self, channel: str, subscriber: str, receipt: str, *, expire_ms: int) -> bool:
         mark = await self._open(channel, subscriber, receipt)
-        moved = await self._scripts.ack(
-            _keys_of_mark(channel, subscriber, mark), (keys.ttl_s(expire_ms), mark.clock)
-        )
+        names = _keys_of_mark(channel, subscriber, mark)
+        moved = await self._run("ack", names, (keys.ttl_s(expire_ms), mark.clock))
         return _moved(moved, channel, subscriber)
 
     async def nack(self, channel: str, subscriber: str, receipt: str, *, delay_ms: int) -> bool:

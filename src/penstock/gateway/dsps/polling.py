@@ -15,6 +15,7 @@ The order of checks is part of the API: channel (400), credential (403), other i
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from penstock.channels.keys import is_id
@@ -33,6 +34,8 @@ _BASE: Final = "/channel/{channelID}"
 _SUBSCRIPTION: Final = _BASE + "/subscription/polling/{subscriberID}"
 _NO_CONTENT: Final = Response(204, b"", ())
 _INT64: Final = 2**63
+#: Clients wait for the same time again and again.
+_duration_ms: Final = lru_cache(maxsize=1_024)(parse_duration_ms)
 
 
 class Polling:
@@ -131,7 +134,7 @@ def _timeout_ms(request: Request) -> int:
     if text is None:
         return 0
     try:
-        return parse_duration_ms(text)
+        return _duration_ms(text)
     except ValueError:
         raise invalid("timeout") from None
 

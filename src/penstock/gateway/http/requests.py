@@ -6,8 +6,9 @@ no further. The first of several query parameters with one name counts.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from penstock.gateway.http.responses import Refusal
@@ -15,6 +16,17 @@ from penstock.gateway.http.responses import Refusal
 Scope: TypeAlias = dict[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
 Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+#: Where our own server puts the connection of a request into its scope.
+CONNECTION: Final = "penstock.connection"
+
+
+class Connection(Protocol):
+    """The connection of the request that is being served."""
+
+    def on_gone(self, tell: Callable[[], None]) -> Callable[[], object] | None:
+        """As :meth:`Request.on_gone`."""
 
 
 class Disconnected(Exception):  # noqa: N818 - it happened; nobody is at fault
@@ -89,6 +101,18 @@ class Request:
         """Until the client has gone. Only after the body was read."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
+
+    def on_gone(self, tell: Callable[[], None]) -> Callable[[], object] | None:
+        """Have ``tell`` called when the client goes; the answer takes that back, None: it has gone.
+
+        Only after the body was read. Our own server calls back; any other has to be asked by a task.
+        """
+        connection: Connection | None = self.scope.get(CONNECTION)
+        if connection is not None:
+            return connection.on_gone(tell)
+        watch = asyncio.ensure_future(self.disconnected())
+        watch.add_done_callback(lambda done: None if done.cancelled() else tell())
+        return watch.cancel
 
 
 def too_large(limit_bytes: int) -> Refusal:

@@ -66,6 +66,7 @@ class Cycle(RequestResponseCycle):
         self.more_body = True
         self._is_body_taken = False
         self._event: asyncio.Event | None = None
+        self._tell_gone: Callable[[], None] | None = None
         self.response_started = False
         self.response_complete = False
         self.chunked_encoding: bool | None = None
@@ -86,11 +87,17 @@ class Cycle(RequestResponseCycle):
 
     def disconnect(self) -> None:
         self.disconnected = True
-        self.wake()
+        self._tell_and_wake()
 
     def end(self) -> None:
         """Whoever waits on behalf of this request should stop; an answer can still be sent."""
         self.is_over = True
+        self._tell_and_wake()
+
+    def _tell_and_wake(self) -> None:
+        tell, self._tell_gone = self._tell_gone, None
+        if tell is not None:
+            tell()
         self.wake()
 
     async def run_asgi(self, app: App) -> None:
@@ -150,6 +157,17 @@ class Cycle(RequestResponseCycle):
             await self._event.wait()
             self._event.clear()
 
+    def on_gone(self, tell: Callable[[], None]) -> Callable[[], object] | None:
+        """What ``receive`` tells once the body was taken, by a call instead of a task that waits for it."""
+        if self.disconnected or self.is_over:
+            return None
+        self.flow.resume_reading()
+        self._tell_gone = tell
+        return self._forget_gone
+
+    def _forget_gone(self) -> None:
+        self._tell_gone = None
+
     def _take_body(self) -> Message:
         self._is_body_taken = not self.more_body
         body, self.body = bytes(self.body), bytearray()
@@ -204,7 +222,11 @@ class Cycle(RequestResponseCycle):
         says_close = False
         for pair in headers:
             line = _LINES.get(pair)
-            if line is None:
+            if line is None and pair[0] == b"content-length" and pair[1].isdigit():
+                # Digits need no check, and nearly every answer has it.
+                line = b"content-length: %b\r\n" % pair[1]
+                self._note(*pair)
+            elif line is None:
                 line = _line(pair)
                 name = pair[0].lower()
                 if name in _SPECIAL:

@@ -12,6 +12,7 @@ How long everything may take is the business of ``lifetime``. Nothing here knows
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 import httptools
@@ -19,6 +20,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
+from penstock.gateway.http.requests import CONNECTION
 from penstock.gateway.serving.cycle import Cycle
 from penstock.gateway.serving.guards import GuardedState, refusal
 from penstock.gateway.serving.heads import (
@@ -124,6 +126,10 @@ class GuardedProtocol(Lifetime):
         """The request that is being served."""
         return self._running
 
+    def on_gone(self, tell: Callable[[], None]) -> Callable[[], object] | None:
+        """For the application (``http.requests``): who waits for the request that is being served."""
+        return None if self._running is None else self._running.on_gone(tell)
+
     # ------------------------------------------------------------------------- receiving
 
     def data_received(self, data: bytes) -> None:
@@ -177,6 +183,7 @@ class GuardedProtocol(Lifetime):
         )
         if self.parser.should_upgrade():
             return
+        self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]
         self._phase = BODY
         self._overhead_bytes = 0
         cycle = Cycle(

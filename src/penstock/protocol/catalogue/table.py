@@ -444,7 +444,9 @@ TWRITE            -4  wmf  add:1   0.1.0  Add messages to a stream
 
 #: Our own as well.
 CHANNEL: Final = """
-CHPUBLISH         -8  wmf  mod:1   0.1.0  Add messages to a durable channel
+CHACK              8  wf   mod:1..3 get:4..5  0.1.0  Acknowledge messages of a durable channel
+CHFETCH           11  rfv  use:1..3           0.1.0  Messages that a subscriber has not acknowledged
+CHPUBLISH         -8  wmf  mod:1              0.1.0  Add messages to a durable channel
 """
 
 #: Rows and ACL category by group, groups named as in COMMAND DOCS.

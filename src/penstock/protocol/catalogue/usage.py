@@ -256,6 +256,8 @@ TREAD  key offset count [GROUP name [CONSUMER name] [RETRY retry-ms expire-ms]] 
 TRENEW  key group retry-ms item [item …]
 TSCAN  key first last [BYTES n]
 TWRITE  key tag entry | key [option …] ENTRIES tag entry [tag entry …]
+CHACK  clock-key cursor-key nack-key id-key body-key ttl-s clock
+CHFETCH  clock-key cursor-key nack-key prefix ttl-s limit bytes steps unreadable start
 CHPUBLISH  clock-key prefix ttl-s topic outbox id content [id content …]
 """
 
