@@ -8,10 +8,11 @@ Rules
 3. Each row of ``expiry:N`` belongs to exactly one live record with that deadline.
 4. Whoever changed a key says so with :meth:`changed`; that is what WATCH, keyspace
    notifications, key tracking and blocked clients live on.
-5. The collection touched last stays at hand (``_held``), so that a queue or counter that
-   is hit again and again in a unit is not loaded each time. Whoever writes a record by
-   another way lets go of it; so does the end of a unit, of a savepoint or of a command
-   that failed (``Unit.serial``).
+5. What was loaded stays at hand (``_held``), so that a queue or counter that is hit again
+   and again in a unit is neither loaded nor written each time: its record is written late
+   (``datatypes.kept`` has the rules). Whoever writes a record by another way lets go of
+   it; so does the end of a unit, of a savepoint or of a command that failed
+   (``Unit.serial``).
 
 It knows nothing of commands and replies. It may be used only inside a unit of work.
 """
@@ -48,11 +49,15 @@ from penstock.errors import WrongTypeError
 
 if TYPE_CHECKING:
     from penstock.engine.datatypes.collection import Collection
+    from penstock.engine.datatypes.kept import Kept
 
+K = TypeVar("K", bound="Kept")
 C = TypeVar("C", bound="Collection")
 
 #: Collections up to this size are removed at once; larger ones by the sweeper.
 INLINE_DELETE_SIZE: Final = 64
+#: Values that are kept at hand before all are let go of.
+MOST_HELD: Final = 256
 
 # Classes of keyspace events, as the letters of notify-keyspace-events.
 EVENT_GENERIC: Final = "g"
@@ -134,7 +139,8 @@ class Keyspace:
         self.data = tables[f"data:{index}"]
         self._expiry = tables[f"expiry:{index}"]
         self._watched = tables["watched"]
-        self._held: Collection | None = None
+        #: by key; good while ``Unit.serial`` is ``_held_in``, and late ones until they are written
+        self._held: dict[bytes, Kept] = {}
         self._held_in = 0
         #: the key looked up last, and its physical name: it is often written next
         self._found = b""
@@ -144,6 +150,8 @@ class Keyspace:
 
     def find(self, key: bytes) -> bytes | None:
         """The live record of a key, or None."""
+        if self.unit.late:
+            self._write_late(key)
         # physical() written out: every command on every key comes this way.
         name = hash64(key) + key if len(key) < FIT_BYTES else physical(key)
         self._found, self._found_name = key, name
@@ -167,9 +175,9 @@ class Keyspace:
 
     def store(self, key: bytes, record: bytes) -> None:
         """Write the record of a key whose deadline did not change."""
-        self._held = None
+        self._let_go(key)
         name = self._found_name if key is self._found else physical(key)
-        self.unit.put(name, record, db=self._keys)
+        self.unit.put(name, record, True, True, False, self._keys)
 
     def type_of(self, key: bytes) -> int | None:
         record = self.find(key)
@@ -197,6 +205,8 @@ class Keyspace:
 
     def get_strings(self, keys: list[bytes]) -> list[bytes | None]:
         """The values of many keys; None where there is no string."""
+        if self.unit.late:
+            self.unit.write_late()
         get, table, now = self.unit.get, self._keys, self.unit.now_packed
         values: list[bytes | None] = []
         for key in keys:
@@ -211,7 +221,8 @@ class Keyspace:
 
     def set_string(self, key: bytes, value: bytes, deadline_ms: int | None = None) -> None:
         """Make the key a string, whatever it was; its old deadline goes unless given again."""
-        self._held = None
+        if self._held:
+            self._let_go(key)
         # physical() and encode_head() written out, as in find().
         if len(key) < FIT_BYTES:
             name = hash64(key) + key
@@ -240,12 +251,12 @@ class Keyspace:
             return
         self.store(key, record[: layout.decode_head(record).body] + value)
 
-    # ------------------------------------------------------------ collections
+    # ------------------------------------------------------- at hand (rule 5)
 
-    def load(self, key: bytes, kind: type[C]) -> C | None:
-        """The collection at a key, None if there is none; WRONGTYPE for another type."""
-        held = self._held
-        if held is not None and held.key == key and type(held) is kind and self._held_in == self.unit.serial:
+    def load(self, key: bytes, kind: type[K]) -> K | None:
+        """The collection or counter at a key, None if there is none; WRONGTYPE for another type."""
+        held = self._held.get(key)
+        if type(held) is kind and self._held_in == self.unit.serial:
             return held
         record = self.find(key)
         if record is None:
@@ -253,21 +264,48 @@ class Keyspace:
         if record[0] & TYPE_MASK != kind.TYPE:
             raise WrongTypeError
         loaded = kind(self, key, record)
-        self._held = loaded
-        self._held_in = self.unit.serial
+        if self._held_in != self.unit.serial or len(self._held) >= MOST_HELD:
+            self._let_go_of_all()
+        self._held[key] = loaded
         return loaded
 
     def load_or_new(self, key: bytes, kind: type[C]) -> C:
         """As :meth:`load`, with an empty collection where there is none; ``save`` makes it official."""
+        held = self._held.get(key)  # as in load(): the usual case of a write
+        if type(held) is kind and self._held_in == self.unit.serial:
+            return held
         found = self.load(key, kind)
         return kind(self, key, None) if found is None else found
 
-    def store_head(self, collection: Collection, record: bytes) -> None:
-        """Write the record of a collection whose deadline did not change; it stays at hand (rule 5)."""
-        key = collection.key
+    def comes_again(self, key: bytes) -> bool:
+        """Whether a key is at hand, or was the one looked up last: worth keeping there."""
+        return key in self._held or key == self._found
+
+    def has_at_hand(self, value: Kept) -> bool:
+        """Whether :meth:`load` would answer just this object, so that its record may be late."""
+        return self._held.get(value.key) is value and self._held_in == self.unit.serial
+
+    def store_late(self, key: bytes, record: bytes) -> None:
+        """Write the record of something at hand, which stays there."""
         name = self._found_name if key is self._found else physical(key)
-        self.unit.put(name, record, db=self._keys)
-        self._held = collection
+        self.unit.put(name, record, True, True, False, self._keys)
+
+    def _write_late(self, key: bytes) -> None:
+        """Somebody is going to read the record of a key."""
+        held, late = self._held.get(key), self.unit.late
+        if held is not None and held in late:
+            del late[held]
+            held.write_late()
+
+    def _let_go(self, key: bytes) -> None:
+        """Another record takes the place of this one, whatever would have been written of it."""
+        held = self._held.pop(key, None)
+        if held is not None:
+            self.unit.late.pop(held, None)
+
+    def _let_go_of_all(self) -> None:
+        self.unit.write_late()
+        self._held.clear()
         self._held_in = self.unit.serial
 
     # ---------------------------------------------------------------- deletion
@@ -277,11 +315,12 @@ class Keyspace:
         record = self.find(key)
         if record is None:
             return False
-        self._remove(physical(key), record)
+        self._remove(key, record)
         return True
 
-    def _remove(self, name: bytes, record: bytes) -> None:
-        self._held = None
+    def _remove(self, key: bytes, record: bytes) -> None:
+        self._let_go(key)
+        name = physical(key)
         self.unit.delete(name, db=self._keys)
         if record[0] != STRING:
             self._release(name, record)
@@ -363,13 +402,13 @@ class Keyspace:
             self.unit.delete(old + name, b"", self._expiry)
         if new:
             self.unit.put(new + name, b"", db=self._expiry)
-        self._held = None
+        self._let_go(key)
         self.unit.put(name, layout.with_deadline(record, new), db=self._keys)
         return True
 
     def expire_now(self, key: bytes, record: bytes) -> None:
         """Remove a key whose time has come."""
-        self._remove(physical(key), record)
+        self._remove(key, record)
         self.changed(key, EVENT_EXPIRED, b"expired")
 
     def next_deadline_ms(self) -> int | None:
@@ -407,9 +446,9 @@ class Keyspace:
         body = record[head.body :]
         if target is not self and head.type != STRING:
             body = self._copy_elements(body, target)
-            self._remove(physical(key), record)
+            self._remove(key, record)
         else:
-            self._held = None
+            self._let_go(key)
             self.unit.delete(physical(key), db=self._keys)
             if head.deadline_ms is not None:
                 self.unit.delete(U64.pack(head.deadline_ms) + physical(key), db=self._expiry)
@@ -428,7 +467,7 @@ class Keyspace:
 
     def put_body(self, key: bytes, type_: int, deadline_ms: int | None, body: bytes) -> None:
         """Write a record from its parts, releasing what the key held before."""
-        self._held = None
+        self._let_go(key)
         name = physical(key)
         old = self.unit.replace(name, layout.encode_head(type_, deadline_ms, key) + body, db=self._keys)
         if old is not None:
@@ -472,7 +511,7 @@ class Keyspace:
 
     def _tables(self) -> tuple[Table, Table, Table]:
         """All tables of this database, for who is about to change them as a whole."""
-        self._held = None
+        self._let_go_of_all()
         return self._keys, self.data, self._expiry
 
     def _exchange_rows(self, one: Table, other: Table) -> None:

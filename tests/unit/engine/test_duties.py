@@ -26,17 +26,6 @@ _LONG_S = 60.0
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def engine(tmp_path: Path, clock: ManualClock) -> Iterator[Engine]:
-    with Engine.open(tmp_path / "store.pen", durability="relaxed", clock=clock) as engine:
-        yield engine
-
-
-@pytest.fixture
 def session(engine: Engine) -> Iterator[LocalSession]:
     with LocalSession(engine) as session:
         yield session

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,17 +12,6 @@ from penstock.engine import Engine, LocalSession
 from penstock.engine.check import check_store
 from penstock.engine.keyspace import INLINE_DELETE_SIZE
 from penstock.errors import CommandError
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def engine(tmp_path: Path, clock: ManualClock) -> Iterator[Engine]:
-    with Engine.open(tmp_path / "store.pen", durability="relaxed", clock=clock) as opened:
-        yield opened
 
 
 @pytest.fixture

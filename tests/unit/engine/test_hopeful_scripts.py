@@ -64,11 +64,6 @@ class Store:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def store(tmp_path: Path, clock: ManualClock) -> Iterator[Store]:
     with Engine.open(tmp_path / "store.pen", durability="relaxed", clock=clock) as engine:
         yield Store(engine)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,17 +14,6 @@ from penstock.engine.datatypes.stream import Stream
 from penstock.engine.datatypes.stream.groups import Group, find_group
 from penstock.engine.datatypes.stream.pending import Run
 from penstock.engine.storage.layout import U32, U64, hash64
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def engine(tmp_path: Path, clock: ManualClock) -> Iterator[Engine]:
-    with Engine.open(tmp_path / "store.pen", durability="relaxed", clock=clock) as engine:
-        yield engine
 
 
 @pytest.fixture

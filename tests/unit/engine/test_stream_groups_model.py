@@ -8,10 +8,8 @@ disk must keep their invariants.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -408,17 +406,6 @@ def check_group(group: Group) -> None:
     upcoming = [time for time, _ in times + expiries if time > group.unit.now_ms]
     if upcoming:
         assert 0 < group.timer_ms <= min(upcoming), "T1"
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def engine(tmp_path: Path, clock: ManualClock) -> Iterator[Engine]:
-    with Engine.open(tmp_path / "store.pen", durability="relaxed", clock=clock) as engine:
-        yield engine
 
 
 @pytest.mark.parametrize("seed", range(12))

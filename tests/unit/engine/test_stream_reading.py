@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from penstock.clock import ManualClock
 from penstock.engine import Engine
 from penstock.errors import CommandError
 from tests.unit.engine.stream_clients import BLOCKED, Client, message, messages, offsets, pending, tick, write
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def engine(tmp_path: Path, clock: ManualClock) -> Iterator[Engine]:
-    with Engine.open(tmp_path / "store.pen", durability="relaxed", clock=clock) as engine:
-        yield engine
-
-
-@pytest.fixture
-def do(engine: Engine) -> Client:
-    return Client(engine)
-
 
 # ---------------------------------------------------------------------- 7–11: plain reading
 

@@ -5,35 +5,17 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import groupby
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from penstock.clock import ManualClock
-from penstock.engine import Engine
 from penstock.engine.datatypes.stream import Stream, nodes
 from penstock.engine.datatypes.stream.scanning import Scanner
 from tests.columns import rows_of, size_of
 from tests.unit.engine.stream_clients import Client, write
 
 LARGE = 2**32
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def engine(tmp_path: Path, clock: ManualClock) -> Iterator[Engine]:
-    with Engine.open(tmp_path / "store.pen", durability="relaxed", clock=clock) as engine:
-        yield engine
-
-
-@pytest.fixture
-def do(engine: Engine) -> Client:
-    return Client(engine)
 
 
 def blocks(do: Client, first: int = 0, last: int = 2**64 - 1, *options: Any) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,12 +17,6 @@ DAY_MS = 24 * 3_600_000
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock(1_700_000_000_000)
-
-
-@pytest.fixture
-def engine(tmp_path: Path, clock: ManualClock) -> Iterator[Engine]:
-    with Engine.open(tmp_path / "store.pen", durability="relaxed", clock=clock) as engine:
-        yield engine
 
 
 @pytest.fixture

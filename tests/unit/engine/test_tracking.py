@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.clock import ManualClock
 from penstock.engine import Engine, Session
 from penstock.engine import tracking as module
 from penstock.protocol.replies import Push
@@ -36,17 +33,6 @@ class Caller:
     def take(self) -> list[Any]:
         got, self.got[:] = list(self.got), []
         return got
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def engine(tmp_path: Path, clock: ManualClock) -> Iterator[Engine]:
-    with Engine.open(tmp_path / "store.pen", durability="relaxed", clock=clock) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -52,8 +52,8 @@ def _set_fields(s: Session, argv: Argv) -> int:
     count = len(argv)
     if count & 1:
         raise CommandError(f"ERR wrong number of arguments for '{argv[0].decode().lower()}' command")
-    key = argv[1]
-    hash_ = s.ks.load_or_new(key, Hash)
+    ks, key = s.ks, argv[1]
+    hash_ = ks.load_or_new(key, Hash)
     before = hash_.size
     if count == 4:
         hash_.put(argv[2], argv[3])
@@ -61,7 +61,8 @@ def _set_fields(s: Session, argv: Argv) -> int:
         for at in range(2, count, 2):
             hash_.put(argv[at], argv[at + 1])
     hash_.save()
-    s.ks.changed(key, EVENT_HASH, b"hset")
+    if ks.changes.observed:
+        ks.changed(key, EVENT_HASH, b"hset")
     return hash_.size - before
 
 

@@ -122,11 +122,12 @@ def lpush(s: Session, argv: Argv) -> Reply:
     ks = s.ks
     key = argv[1]
     items = ks.load_or_new(key, List)
-    if items.is_new:
+    if items.size == 0:
         ks.ready(key)
     items.push_left(argv[2:])
     items.save()
-    ks.changed(key, EVENT_LIST, b"lpush")
+    if ks.changes.observed:
+        ks.changed(key, EVENT_LIST, b"lpush")
     return items.size
 
 
@@ -135,11 +136,12 @@ def rpush(s: Session, argv: Argv) -> Reply:
     ks = s.ks
     key = argv[1]
     items = ks.load_or_new(key, List)
-    if items.is_new:
+    if items.size == 0:
         ks.ready(key)
     items.push_right(argv[2:])
     items.save()
-    ks.changed(key, EVENT_LIST, b"rpush")
+    if ks.changes.observed:
+        ks.changed(key, EVENT_LIST, b"rpush")
     return items.size
 
 

@@ -89,12 +89,16 @@ def _saved_changed(ks: Keyspace, zset: SortedSet, event: bytes) -> None:
 @command("ZADD")
 def zadd(s: Session, argv: Argv) -> Reply:
     key = argv[1]
-    if len(argv) == 4 and (score := _score(argv[2])) is not None:
-        zset = s.ks.load_or_new(key, SortedSet)
-        done = zset.put(argv[3], score)
-        if done != SAME:
-            _saved_changed(s.ks, zset, b"zadd")
-        return 1 if done == ADDED else 0
+    if len(argv) == 4:
+        text = argv[2]
+        # At once for what most scores are: a few digits.
+        score = float(text) if len(text) < 16 and text.isdigit() else parse_float(text)
+        if score is not None:
+            zset = s.ks.load_or_new(key, SortedSet)
+            done = zset.put(argv[3], score)
+            if done != SAME:
+                _saved_changed(s.ks, zset, b"zadd")
+            return 1 if done == ADDED else 0
     first = 2
     while first < len(argv) and argv[first].upper() in _ZADD_OPTIONS:
         first += 1
@@ -104,11 +108,6 @@ def zadd(s: Session, argv: Argv) -> Reply:
         raise syntax_error()
     _check_options(options, len(scores))
     return add_members(s, key, [floating(text) for text in scores], members, options)
-
-
-def _score(text: bytes) -> float | None:
-    """As ``parse_float``, at once for what most scores are: a few digits."""
-    return float(text) if len(text) < 16 and text.isdigit() else parse_float(text)
 
 
 def _check_options(options: frozenset[bytes], pairs: int) -> None:

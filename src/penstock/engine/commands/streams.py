@@ -73,8 +73,11 @@ def twrite(s: Session, argv: Argv) -> Reply:
 
 def _written(ks: Keyspace, stream: Stream, last: int) -> int:
     stream.save()
-    ks.changed(stream.key, EVENT_STREAM, b"twrite")
-    ks.ready(stream.key)
+    changes = ks.changes
+    if changes.observed:
+        ks.changed(stream.key, EVENT_STREAM, b"twrite")
+    if changes.awaited:
+        ks.ready(stream.key)
     return last
 
 

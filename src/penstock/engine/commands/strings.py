@@ -15,6 +15,7 @@ from penstock.engine.commands.arguments import (
 from penstock.engine.commands.expiry_options import EXPIRE_OPTIONS, deadline
 from penstock.engine.commands.registry import Argv, command
 from penstock.engine.datatypes import lcs
+from penstock.engine.datatypes.counter import Counter
 from penstock.engine.datatypes.numbers import (
     LongDouble,
     add_long_doubles,
@@ -262,22 +263,38 @@ def _check_length(length: int) -> None:
 
 
 def _add(s: Session, key: bytes, delta: int) -> int:
-    record = s.ks.find(key)
+    ks = s.ks
+    counter = ks.load(key, Counter) if ks.comes_again(key) else None
+    if counter is None:
+        number = _add_once(ks, key, delta)
+    else:
+        number = counter.number = _sum(counter.number, delta)
+        counter.save()
+    if ks.changes.observed:
+        ks.changed(key, EVENT_STRING, b"incrby")
+    return number
+
+
+def _add_once(ks: Keyspace, key: bytes, delta: int) -> int:
+    """For a key that nobody used just now, which is not worth keeping at hand; it may be missing."""
+    record = ks.find(key)
     if record is None:
-        s.ks.set_string(key, b"%d" % delta)
-        s.ks.changed(key, EVENT_STRING, b"incrby")
+        ks.set_string(key, b"%d" % delta)
         return delta
     if record[0] & TYPE_MASK != STRING:
         raise WrongTypeError
     body = 1 if record[0] == STRING else decode_head(record).body
-    number = parse_int(record[body:])
+    number = _sum(parse_int(record[body:]), delta)
+    ks.store(key, record[:body] + b"%d" % number)
+    return number
+
+
+def _sum(number: int | None, delta: int) -> int:
     if number is None:
         raise CommandError(NOT_INTEGER)
     number += delta
     if not MIN_INT64 <= number <= MAX_INT64:
         raise CommandError(_OVERFLOW)
-    s.ks.store(key, record[:body] + b"%d" % number)
-    s.ks.changed(key, EVENT_STRING, b"incrby")
     return number
 
 

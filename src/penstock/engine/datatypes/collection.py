@@ -19,7 +19,7 @@ Invariants
 I1  A stored collection is never empty: ``save`` of an empty one deletes the key.
 I2  ``size`` equals the number of element rows in the type's main space.
 I3  Changes to elements become official with ``save``; a method that changes the
-    number of elements updates ``size`` itself.
+    number of elements updates ``size`` itself. When the head is written: ``kept``.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ import random
 from collections.abc import Callable, Iterator
 from itertools import islice
 from struct import Struct
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from penstock.engine.datatypes.kept import Kept
 from penstock.engine.storage import layout
 from penstock.engine.storage.layout import FIT_BYTES, U64, hash64, physical
 from penstock.engine.storage.scanning import scan_rows
@@ -50,24 +51,19 @@ _SMALL_SIZE: Final = 128
 _WINDOW: Final = 16
 
 
-class Collection:
+class Collection(Kept):
     """One loaded collection; valid until the unit of work ends."""
 
-    TYPE: ClassVar[int]
-
-    __slots__ = ("_head", "_ks", "_saved", "_table", "_unit", "_version", "deadline_ms", "key", "size")
+    __slots__ = ("_head", "_table", "_version", "deadline_ms", "size")
 
     def __init__(self, ks: Keyspace, key: bytes, record: bytes | None) -> None:
-        self._ks = ks
-        self._unit = ks.unit
+        super().__init__(ks, key, record)
         self._table = ks.data
-        self.key = key
         if record is None:
             self._version = U64.pack(ks.unit.take_number(b"version"))
             self._head = layout.encode_head(self.TYPE, None, key)
             self.deadline_ms: int | None = None
             self.size = 0
-            self._saved: bytes | None = None
             self._load_extra(b"")
             return
         if record[0] == self.TYPE:
@@ -80,7 +76,6 @@ class Collection:
         self._head = record[:body]
         self._version = record[body : body + 8]
         self.size = int.from_bytes(record[body + 8 : body + 16], "big")
-        self._saved = record
         self._load_extra(record[body + 16 :])
 
     # What a type with extra fields overrides.
@@ -97,18 +92,23 @@ class Collection:
         return self._saved is None
 
     def save(self) -> None:
-        """Write the head if it changed; delete the key if nothing is left (I1)."""
+        """Make changes official: the key is created, deleted if nothing is left (I1), or its head put off."""
         if self.size == 0:
-            if self._saved is not None:
-                self._ks.delete(self.key)
-            return
+            self._delete()
+        elif self._saved is None:
+            self._create()
+        elif self not in self._unit.late:
+            self._put_off()
+
+    def _delete(self) -> None:
+        if self._saved is not None:
+            # By the record as it was last written: its size says whether elements are too many to go at once.
+            self._unit.late.pop(self, None)
+            self._ks.delete(self.key)
+
+    def _create(self) -> None:
         record = self._record()
-        if record == self._saved:
-            return
-        if self._saved is None:
-            self._ks.put_body(self.key, self.TYPE, None, record[len(self._head) :])
-        else:
-            self._ks.store_head(self, record)
+        self._ks.put_body(self.key, self.TYPE, None, record[len(self._head) :])
         self._saved = record
 
 
@@ -134,6 +134,7 @@ class Members(Collection):
         self.deadline_ms = None
         self._head = record[:1]
         self._saved = record
+        self._comes_again = False
         self._version, self.size = _BODY.unpack_from(record, 1)
         self._base = self._version + b"m"
 
@@ -153,7 +154,7 @@ class Members(Collection):
         else:
             row = self._base + physical(name)
             value = layout.wrap_long(name, value)
-        if self._unit.replace(row, value, db=self._table) is None:
+        if self._unit.replace(row, value, self._table) is None:
             self.size += 1
             return True
         return False
@@ -165,13 +166,13 @@ class Members(Collection):
         else:
             row = self._base + physical(name)
             value = layout.wrap_long(name, value)
-        if self._unit.put(row, value, overwrite=False, db=self._table):
+        if self._unit.put(row, value, True, False, False, self._table):
             self.size += 1
             return True
         return False
 
     def _remove(self, name: bytes) -> bool:
-        if self._unit.delete(self._base + physical(name), db=self._table):
+        if self._unit.delete(self._base + physical(name), b"", self._table):
             self.size -= 1
             return True
         return False

@@ -59,6 +59,7 @@ class List(Collection):
         self.deadline_ms = None
         self._head = _PLAIN_HEAD
         self._saved = record
+        self._comes_again = False
         self._version, self.size, self._first = _BODY.unpack_from(record, 1)
         self._base = self._version + b"i"
 
@@ -76,7 +77,7 @@ class List(Collection):
         put, base, table, index = self._unit.put, self._base, self._table, self._first
         for value in values:
             index -= 1
-            put(base + index.to_bytes(8, "big"), value, db=table)
+            put(base + index.to_bytes(8, "big"), value, True, True, False, table)
         self.size += self._first - index
         self._first = index
 
@@ -85,13 +86,13 @@ class List(Collection):
         put, base, table = self._unit.put, self._base, self._table
         index = self._first + self.size
         for value in values:
-            put(base + index.to_bytes(8, "big"), value, db=table)
+            put(base + index.to_bytes(8, "big"), value, True, True, False, table)
             index += 1
         self.size = index - self._first
 
     def pop_left(self) -> bytes:
         """Take the leftmost element of a list that is not empty."""
-        value = self._unit.pop(self._base + self._first.to_bytes(8, "big"), db=self._table)
+        value = self._unit.pop(self._base + self._first.to_bytes(8, "big"), self._table)
         assert value is not None, "L1"
         self._first += 1
         self.size -= 1
@@ -99,7 +100,7 @@ class List(Collection):
 
     def pop_right(self) -> bytes:
         """Take the rightmost element of a list that is not empty."""
-        value = self._unit.pop(self._row(self.size - 1), db=self._table)
+        value = self._unit.pop(self._row(self.size - 1), self._table)
         assert value is not None, "L1"
         self.size -= 1
         return value

@@ -152,27 +152,22 @@ class SortedSet(Members):
 
     def put(self, member: bytes, score: float) -> int:
         """Give a member a score; answers ``ADDED``, ``MOVED`` or ``SAME``."""
-        place = encode_score(score)
-        if len(member) < FIT_BYTES:
-            name = member
-            stored = place
-            whole = b""
-        else:
-            name = fit(member)
+        unit, table = self._unit, self._table
+        stored = place = encode_score(score)
+        name, whole = member, b""
+        if len(member) >= FIT_BYTES:
+            name, whole = fit(member), member
             stored = wrap_long(member, place)
-            whole = member
-        unit = self._unit
-        table = self._table
-        old = unit.replace(self._base + hash64(member) + name, stored, db=table)
+        old = unit.replace(self._base + hash64(member) + name, stored, table)
         if old is None:
-            unit.put(self._start + place + name, whole, db=table)
+            unit.put(self._start + place + name, whole, True, True, False, table)
             self.size += 1
             return ADDED
         old_place = old[-8:]
         if old_place == place:
             return SAME
-        unit.delete(self._start + old_place + name, db=table)
-        unit.put(self._start + place + name, whole, db=table)
+        unit.delete(self._start + old_place + name, b"", table)
+        unit.put(self._start + place + name, whole, True, True, False, table)
         return MOVED
 
     def remove(self, member: bytes) -> bool:

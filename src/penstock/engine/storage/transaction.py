@@ -7,6 +7,9 @@ Rules
 * The hot operations (``get``, ``put``, ``delete`` …) are LMDB's own bound methods,
   exchanged at ``begin``: a wrapper would cost more than the operation.
 * ``enter_savepoint`` opens a child transaction, so that a script can be undone alone.
+* Records that were put off (``late``; why and for whom: ``datatypes.kept``) are written
+  before anybody could miss them: when a cursor is opened, when a savepoint begins or
+  ends, and by the commit. A point read of such a record is the keyspace's concern.
 * Time stands still inside a unit: ``now_ms`` is read once at ``begin``.
 
 ``system`` table, what this module keeps there
@@ -20,7 +23,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import lmdb
 
@@ -31,15 +34,23 @@ from penstock.engine.storage.layout import U64
 _COUNTERS = (b"version", b"ticket")
 
 
+class Late(Protocol):
+    """Something whose row is not written yet."""
+
+    def write_late(self) -> None: ...
+
+
 class Unit:
     """The current transaction. Attributes below are only valid between begin and the end of it."""
 
     get: Callable[..., bytes | None]  #: get(key, default, table)
-    put: Callable[..., bool]  #: put(key, value, overwrite=…, db=table)
+    #: put(key, value, overwrite=…, db=table), or put(key, value, True, True, False, table), which is faster
+    put: Callable[..., bool]
     delete: Callable[..., bool]  #: delete(key, db=table), or delete(key, b"", table), which is faster
     pop: Callable[..., bytes | None]  #: pop(key, db=table): get and delete in one
     replace: Callable[..., bytes | None]  #: replace(key, value, table): put, answering the old value
     cursor: Callable[..., Any]  #: cursor(table)
+    _open_cursor: Callable[..., Any]
 
     def __init__(self, env: Environment, clock: Clock) -> None:
         self.env = env
@@ -54,11 +65,13 @@ class Unit:
         self._txn: lmdb.Transaction | None = None
         self._parents: list[lmdb.Transaction] = []
         self._counters: dict[bytes, int] = {}
+        #: what is still to be written, in no order
+        self.late: dict[Late, None] = {}
 
     def begin(self, write: bool) -> None:
         assert self._txn is None, "units do not nest; use savepoints"
-        self._bind(self.env.begin(write))
         self.writable = write
+        self._bind(self.env.begin(write))
         self.serial += 1
         self.now_ms = self.clock.now_ms()
         self.now_packed = U64.pack(self.now_ms)
@@ -66,6 +79,7 @@ class Unit:
     def commit(self) -> None:
         txn = self._txn
         assert txn is not None
+        self.write_late()
         if self._counters:
             for name, value in self._counters.items():
                 txn.put(name, U64.pack(value), db=self.tables["system"])
@@ -76,6 +90,7 @@ class Unit:
     def abort(self) -> None:
         txn, self._txn = self._txn, None
         self._counters.clear()
+        self.late.clear()
         if self._parents:  # aborting the outermost ends those inside
             txn = self._parents[0]
             self._parents.clear()
@@ -87,6 +102,7 @@ class Unit:
         if self.writable:
             parent = self._txn
             assert parent is not None
+            self.write_late()
             child = self.env.begin(True, parent)
             self._parents.append(parent)
             self._bind(child)
@@ -98,6 +114,9 @@ class Unit:
             return
         child = self._txn
         assert child is not None
+        if keep:
+            self.write_late()
+        self.late.clear()
         self._bind(self._parents.pop())
         if keep:
             child.commit()
@@ -105,13 +124,19 @@ class Unit:
             self.serial += 1
             child.abort()
 
+    def write_late(self) -> None:
+        """Write what was put off, since somebody might look."""
+        late = self.late
+        while late:
+            late.popitem()[0].write_late()
+
     def entries(self, table: Table) -> int:
         assert self._txn is not None
         return int(self._txn.stat(table)["entries"])
 
     def has_rows(self, table: Table, prefix: bytes = b"") -> bool:
         """Whether any row's key starts with ``prefix``; cheaper than counting."""
-        cursor = self.cursor(table)
+        cursor = self._open_cursor(table)  # late records are of keys that are there
         return bool(cursor.set_range(prefix)) and cursor.key().startswith(prefix)
 
     def empty(self, table: Table) -> None:
@@ -149,6 +174,11 @@ class Unit:
             return True
         return bool(cursor.set_range(prefix)) and cursor.key().startswith(prefix)
 
+    def _cursor_seeing_all(self, table: Table) -> Any:
+        if self.late:
+            self.write_late()
+        return self._open_cursor(table)
+
     def _bind(self, txn: lmdb.Transaction) -> None:
         self._txn = txn
         # The stubs allow for memoryviews, which only transactions with buffers=True return.
@@ -157,4 +187,5 @@ class Unit:
         self.delete = txn.delete
         self.pop = cast("Callable[..., bytes | None]", txn.pop)
         self.replace = cast("Callable[..., bytes | None]", txn.replace)
-        self.cursor = txn.cursor
+        self._open_cursor = txn.cursor
+        self.cursor = self._cursor_seeing_all if self.writable else txn.cursor

@@ -106,15 +106,11 @@ class Stream(Collection):
         )  # fmt: skip
 
     def save(self) -> None:
-        """Write the head if it changed; an empty stream stays (S1)."""
-        record = self._record()
-        if record == self._saved:
-            return
+        """As of any collection, but an empty stream stays (S1)."""
         if self._saved is None:
-            self._ks.put_body(self.key, self.TYPE, None, record[len(self._head) :])
-        else:
-            self._ks.store_head(self, record)
-        self._saved = record
+            self._create()
+        elif self not in self._unit.late:
+            self._put_off()
 
     # ------------------------------------------------------------------- rows of others
 
@@ -161,7 +157,7 @@ class Stream(Collection):
         if now_ms > self.last_ms:
             self.last_ms = now_ms
         value = nodes.encode_single(tag, entry, self.last_ms)
-        self._unit.put(self._base + offset.to_bytes(8, "big"), value, db=self._table)
+        self._unit.put(self._base + offset.to_bytes(8, "big"), value, True, True, False, self._table)
         size = len(value)
         self.bytes += size
         self.raw_bytes += size - nodes.SINGLE_HEAD_BYTES
@@ -221,12 +217,13 @@ class Stream(Collection):
         first = max(self.open_from, self.first)
         open_nodes = list(self._rows(first))
         columns = nodes.Columns()
-        for base, value in open_nodes:
-            columns.add(base, value, first)
-        prefix, table, delete = self._base, self._table, self._unit.delete
-        for base, _ in open_nodes:
-            delete(prefix + base.to_bytes(8, "big"), db=table)
-        self.bytes -= sum(len(value) for _, value in open_nodes)
+        columns.add(open_nodes, first)
+        if open_nodes:
+            cursor = self._unit.cursor(self._table)
+            cursor.set_key(self._base + open_nodes[0][0].to_bytes(8, "big"))
+            for _, value in open_nodes:
+                cursor.delete()  # which goes on to the next one
+                self.bytes -= len(value)
         self.raw_bytes -= columns.raw_bytes
         if columns.tags:
             self._put_sealed(first, columns.encode())

@@ -410,22 +410,30 @@ class Columns:
         #: of the nodes that were added
         self.raw_bytes = 0
 
-    def add(self, base: int, value: bytes, first: int) -> None:
-        """The messages of a node from an offset on."""
-        if value[0] == _SINGLE:
+    def add(self, rows: Iterable[tuple[int, bytes]], first: int) -> None:
+        """The messages of nodes from an offset on."""
+        tags, entries, times_ms = self.tags, self._entries, self._times_ms
+        raw_bytes = 0
+        # In one go for nodes of one message: every message that was written alone comes this way once.
+        for base, value in rows:
+            if value[0] != _SINGLE:
+                raw_bytes += self._add_several(base, value, first)
+                continue
             _, flags, time_ms, tag_bytes = _SINGLE_HEAD.unpack_from(value)
             middle = SINGLE_HEAD_BYTES + tag_bytes
-            self.tags.append(value[SINGLE_HEAD_BYTES:middle])
-            self._entries.append(None if flags & _TOMBSTONES else value[middle:])
-            self._times_ms.append(time_ms)
-            self.raw_bytes += len(value) - SINGLE_HEAD_BYTES
-            return
-        self.raw_bytes += read_head(value).raw_bytes
+            tags.append(value[SINGLE_HEAD_BYTES:middle])
+            entries.append(None if flags & _TOMBSTONES else value[middle:])
+            times_ms.append(time_ms)
+            raw_bytes += len(value) - SINGLE_HEAD_BYTES
+        self.raw_bytes += raw_bytes
+
+    def _add_several(self, base: int, value: bytes, first: int) -> int:
         node = decode(base, value)
         for message in node.messages(node.index_from(first)):
             self.tags.append(message.tag)
             self._entries.append(message.entry)
             self._times_ms.append(message.time_ms)
+        return read_head(value).raw_bytes
 
     def encode(self) -> bytes:
         return encode(self.tags, self._entries, self._times_ms, sealed=True)

@@ -130,7 +130,7 @@ class _Gathering:
         if base != self._singles_from + len(self._singles.tags):
             self._close_singles()
             self._singles_from = base
-        self._singles.add(base, value, base)
+        self._singles.add(((base, value),), base)
 
     def finish(self) -> list[Block]:
         self._close_singles()
