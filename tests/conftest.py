@@ -21,15 +21,9 @@ import pytest
 
 import penstock.blocking
 from penstock.engine.scripting import runtime, sandbox
+from penstock.testing.clusters import RealCluster, start_cluster
 from penstock.testing.own_server import PenstockServer
-from penstock.testing.servers import (
-    Kind,
-    RealCluster,
-    RealServer,
-    ServerUnavailableError,
-    find_server,
-    start_cluster,
-)
+from penstock.testing.servers import Kind, RealServer, ServerUnavailableError, find_server
 
 _SPARK = "tests/spark/"
 

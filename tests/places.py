@@ -18,6 +18,7 @@ its address is given out, and processes start at first use (the fixtures are in 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -47,7 +48,7 @@ def only_on(places: Sequence[str], *kinds: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("url", chosen, indirect=True)
 
 
-async def until(condition: Callable[[], Any], limit_s: float = 20) -> None:
+async def until(condition: Callable[[], Any], limit_s: float = 60) -> None:
     """Wait for something that must come true; it may have to be asked for."""
     async with asyncio.timeout(limit_s):
         while True:
@@ -55,3 +56,12 @@ async def until(condition: Callable[[], Any], limit_s: float = 20) -> None:
             if await found if isinstance(found, Awaitable) else found:
                 return
             await asyncio.sleep(0.002)
+
+
+def wait_until(condition: Callable[[], Any], limit_s: float = 60) -> Any:
+    """``until`` where no loop runs. What the condition gives, as soon as that is true."""
+    end_s = time.monotonic() + limit_s
+    while not (found := condition()):
+        assert time.monotonic() < end_s, "it did not come true"
+        time.sleep(0.01)
+    return found

@@ -11,7 +11,7 @@ import pytest
 from penstock.channels.stores import ChannelStores
 from penstock.errors import ReceiptError, SubscriptionNotFoundError
 from penstock.testing.servers import RealServer
-from tests.channels.test_stores_support import ALICE, CHANNEL, Room, ids, numbered, opened, three_servers
+from tests.channels.stores.support import ALICE, CHANNEL, Room, ids, numbered, opened, three_servers
 from tests.places import until
 
 

@@ -21,7 +21,7 @@ from penstock.channels.model import Batch
 from penstock.channels.stores import ChannelStores
 from penstock.clock import ManualClock
 from penstock.errors import SubscriptionNotFoundError, UnavailableError
-from tests.channels.test_stores_support import ALICE, CHANNEL, Room, child, ids, opened
+from tests.channels.stores.support import ALICE, CHANNEL, Room, child, ids, opened
 from tests.effort import scaled
 
 STEPS = 150

@@ -22,7 +22,7 @@ from penstock.channels.stores import ChannelStores
 from penstock.errors import UnavailableError
 from penstock.testing.servers import RealServer
 from penstock.webhooks.breaker import BreakerPolicy, BreakerState
-from tests.channels.test_stores_support import CHANNEL, Room, ids, numbered, opened, three_servers
+from tests.channels.stores.support import CHANNEL, Room, ids, numbered, opened, three_servers
 from tests.places import until
 
 #: Left alone for so long that a test is over before: nobody comes back by himself.

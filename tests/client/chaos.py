@@ -16,32 +16,18 @@ always noticed. Every call ends in one of these, within ``LIMIT_S``:
                  and ``closed``
 ===============  ==============================================================
 
-What the books must say at the end:
-
-* counters (INCR, transactions, WATCH, scripts): acknowledged <= value <= acknowledged + unknown;
-* elements: each that was pushed was received, told as orphaned, or is left, exactly once. Those
-  that are nowhere must be explained (``lost``, which tests look into);
-* messages: in order, never twice, and none is missing without a gap at its place.
-
-``is_exact`` is off where servers forget what they have acknowledged (failover, a loss of
-memory); upper bounds hold even then. Nor do the nodes of a cluster keep messages in order
-then: what one publishes reaches another by a way of its own, earlier or later.
+What the books must say at the end is in ``books``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import itertools
-import logging
 import random
-from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Self
-
-import pytest
 
 import penstock
 from penstock.client.events import Event, OrphanedReply
@@ -58,9 +44,9 @@ from penstock.errors import (
     OutcomeUnknownError,
     WatchError,
 )
-
-#: What takes longer hangs.
-LIMIT_S = 30.0
+from tests.client.books import MAYBE, Books, Tally
+from tests.client.hearing import Channel
+from tests.client.quiet import LIMIT_S
 
 #: Settings by which what fell silent is noticed before a test is over.
 IMPATIENT: dict[str, Any] = {
@@ -86,8 +72,6 @@ _OUTCOMES: dict[type[BaseException], str] = {
     BackpressureError: "backpressure",
     ClosedError: "closed",
 }
-#: After these it may have run.
-MAYBE = frozenset({"unknown", "timeout", "cancelled"})
 
 #: A counter begins here times its number, so that its values are nobody else's.
 _BASE = 10**9
@@ -97,81 +81,7 @@ _COUNTERS = ("count", "script", "pipe", "ta", "tb")
 COUNT_AND_ECHO = "return {redis.call('INCR', KEYS[1]), ARGV[1]}"
 
 
-@dataclass
-class Tally:
-    """A counter: what was acknowledged, what may have run besides."""
-
-    base: int
-    acknowledged: int = 0
-    maybe: int = 0
-
-    def since(self, value: int) -> int:
-        """How far it has counted; from nothing, if its server has forgotten it."""
-        return value - self.base if value >= self.base else value
-
-    def note(self, outcome: str) -> None:
-        self.acknowledged += outcome == "ok"
-        self.maybe += outcome in MAYBE
-
-
-@dataclass
-class Elements:
-    """The elements of one list."""
-
-    #: by element, what came of its push
-    pushed: dict[bytes, str] = field(default_factory=dict)
-    received: Counter[bytes] = field(default_factory=Counter)
-    orphaned: Counter[bytes] = field(default_factory=Counter)
-    left: Counter[bytes] = field(default_factory=Counter)
-    #: what came of the BLPOPs
-    pops: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def found(self) -> Counter[bytes]:
-        return self.received + self.orphaned + self.left
-
-    @property
-    def lost(self) -> set[bytes]:
-        """Pushed for sure, and nowhere."""
-        return {element for element, outcome in self.pushed.items() if outcome == "ok"} - set(self.found)
-
-
-@dataclass
-class Channel:
-    """The messages of one channel: what was published, and what a subscriber has found."""
-
-    published: dict[int, str] = field(default_factory=dict)
-    #: numbers, and None for a gap
-    heard: list[int | None] = field(default_factory=list)
-
-    def strangers(self) -> list[str]:
-        return [
-            f"message {n} was never sent" for n in self.heard if n is not None and n not in self.published
-        ]
-
-    def breaches(self) -> list[str]:
-        numbers = [number for number in self.heard if number is not None]
-        found = [f"message {n} came twice" for n, times in Counter(numbers).items() if times > 1]
-        sure = [n for n in numbers if self.published.get(n) == "ok"]
-        if sure != sorted(sure):
-            found.append("messages came in another order")
-        last = -1
-        had_gap = True  # what came before the subscription
-        for number in self.heard:
-            if number is None:
-                had_gap = True
-            elif self.published.get(number) == "ok":
-                missing = [n for n in range(last + 1, number) if self._is_missing(n, numbers)]
-                if missing and not had_gap:
-                    found.append(f"messages {missing} are missing before {number} without a gap")
-                last, had_gap = number, False
-        return found
-
-    def _is_missing(self, number: int, heard: Sequence[int]) -> bool:
-        return self.published.get(number) == "ok" and number not in heard
-
-
-class Chaos:
+class Chaos(Books):
     """Workers that call at random, in the ways they are given, until the block ends."""
 
     def __init__(
@@ -186,16 +96,8 @@ class Chaos:
         calls: int | None = None,
         ends_closed: bool = False,
     ) -> None:
+        super().__init__(is_exact=is_exact, is_sharded="smessages" in ways)
         self.client = client
-        self.is_exact = is_exact
-        #: by way and outcome
-        self.outcomes: Counter[tuple[str, str]] = Counter()
-        self.started: Counter[str] = Counter()
-        #: every breach of a promise
-        self.wrong: list[str] = []
-        self.tallies: dict[str, Tally] = {}
-        self.lists: defaultdict[str, Elements] = defaultdict(Elements)
-        self.channels: dict[str, Channel] = {}
         self.orphans = 0
         self._chance = random.Random(seed)
         self._ways: list[Callable[[int], Coroutine[Any, Any, None]]] = [
@@ -206,8 +108,7 @@ class Chaos:
         self._values = itertools.count()
         self._versions: defaultdict[str, dict[int, str]] = defaultdict(dict)
         self._script = client.script(COUNT_AND_ECHO)
-        self._is_sharded = "smessages" in ways
-        self._hears = self._is_sharded or "messages" in ways
+        self._hears = self.is_sharded or "messages" in ways
         #: left to issue; None: until the end
         self._calls = calls
         #: whether a worker ends when it hears that the client is closed
@@ -250,17 +151,6 @@ class Chaos:
     def is_through(self) -> bool:
         """Whether the calls that were to be made are made."""
         return all(task.done() for task in self._tasks)
-
-    @property
-    def succeeded(self) -> int:
-        return sum(count for (_, outcome), count in self.outcomes.items() if outcome == "ok")
-
-    def count(self, outcome: str, *ways: str) -> int:
-        return sum(
-            count
-            for (way, each), count in self.outcomes.items()
-            if each == outcome and (not ways or way in ways)
-        )
 
     async def _work(self, worker: int) -> None:
         while not self._is_over:
@@ -368,13 +258,13 @@ class Chaos:
     async def _count(self, worker: int) -> None:
         tally = self.tallies[f"{{w{worker}}}count"]
         outcome, reply = await self._attempt("count", self.client.execute("INCR", f"{{w{worker}}}count"))
-        self._counted("count", tally, outcome, reply)
+        self.counted("count", tally, outcome, reply)
 
     async def _script_call(self, worker: int) -> None:
         value, key = self._unique(worker), f"{{w{worker}}}script"
         tally = self.tallies[key]
         outcome, reply = await self._attempt("script", self._script(keys=[key], args=[value]))
-        self._counted("script", tally, outcome, reply and reply[0])
+        self.counted("script", tally, outcome, reply and reply[0])
         if outcome == "ok":
             self._expect("script", reply[1], value)
 
@@ -431,15 +321,15 @@ class Chaos:
             "pipeline", pipe.try_all(timeout_ms=self._chance.choice([None, 20, 1000]))
         )
         if outcome != "ok":
-            self._counted("pipeline", tally, outcome, None)
+            self.counted("pipeline", tally, outcome, None)
             return
         for value, reply in zip(values, replies, strict=False):
             if not isinstance(reply, Exception):
                 self._expect("pipeline", reply, value)
         if isinstance(replies[3], Exception):
-            self._counted("pipeline", tally, self._outcome_of_error("pipeline", replies[3]), None)
+            self.counted("pipeline", tally, self._outcome_of_error("pipeline", replies[3]), None)
         else:
-            self._counted("pipeline", tally, "ok", replies[3])
+            self.counted("pipeline", tally, "ok", replies[3])
 
     async def _transaction(self, worker: int) -> None:
         value, keys = self._unique(worker), [f"{{w{worker}}}ta", f"{{w{worker}}}tb"]
@@ -450,7 +340,7 @@ class Chaos:
         tx.incr(keys[1])
         outcome, replies = await self._attempt("transaction", tx.all())
         for tally, reply in zip(tallies, replies[::2] if replies else (None, None), strict=True):
-            self._counted("transaction", tally, outcome, reply)
+            self.counted("transaction", tally, outcome, reply)
         if outcome == "ok":
             self._expect("transaction", replies[1], value)
             self._expect("transaction", tallies[0].since(replies[0]), tallies[1].since(replies[2]))
@@ -467,7 +357,7 @@ class Chaos:
             return tx
 
         outcome, _ = await self._attempt("watched", self.client.transact(increment, key))
-        self._counted("watched", tally, outcome, None)
+        self.counted("watched", tally, outcome, None)
 
     async def _exclusive(self, worker: int) -> None:
         value = self._unique(worker)
@@ -489,15 +379,6 @@ class Chaos:
     async def _begin_at(self, key: str) -> None:
         self.tallies[key] = Tally(_BASE * (len(self.tallies) + 1))
         await self.client.execute("SET", key, self.tallies[key].base)
-
-    def _counted(self, way: str, tally: Tally, outcome: str, reply: int | None) -> None:
-        tally.note(outcome)
-        if outcome == "ok" and reply is not None:
-            most = tally.acknowledged + tally.maybe
-            least = tally.acknowledged if self.is_exact else 1
-            count = reply - tally.base if self.is_exact else tally.since(reply)
-            if not least <= count <= most:
-                self.wrong.append(f"{way}: {reply} is none of {tally}")
 
     # ----------------------------------------------------------------------- elements
 
@@ -548,7 +429,7 @@ class Chaos:
 
         async def listen() -> None:
             async with self.client.pubsub() as subscriber:
-                await (subscriber.ssubscribe if self._is_sharded else subscriber.subscribe)(name)
+                await (subscriber.ssubscribe if self.is_sharded else subscriber.subscribe)(name)
                 item = await subscriber.get(timeout_ms=5)
                 if isinstance(item, Message):
                     self._expect("tuned", item.channel, name.encode())
@@ -561,7 +442,7 @@ class Chaos:
             for name in names:
                 while True:
                     try:
-                        await (subscriber.ssubscribe if self._is_sharded else subscriber.subscribe)(name)
+                        await (subscriber.ssubscribe if self.is_sharded else subscriber.subscribe)(name)
                         break
                     except (CommandTimeoutError, CommandError):
                         continue
@@ -586,7 +467,7 @@ class Chaos:
                     channel.published[number] = "cancelled"
                     # Whoever was cancelled while it blocked may still hold the connection for a moment.
                     with suppress(BackpressureError):
-                        await self.client.execute("SPUBLISH" if self._is_sharded else "PUBLISH", name, number)
+                        await self.client.execute("SPUBLISH" if self.is_sharded else "PUBLISH", name, number)
                         channel.published[number] = "ok"
                     await asyncio.sleep(0.02)
 
@@ -595,103 +476,9 @@ class Chaos:
             self._listener.cancel()
             await asyncio.gather(self._listener, return_exceptions=True)
 
-    async def settle(self, calm: penstock.Client) -> None:
-        """Compare the books with what the servers have."""
-        for key, tally in self.tallies.items():
-            value = int(await calm.execute("GET", key) or 0)  # type: ignore[arg-type]
-            count = value - tally.base if self.is_exact else tally.since(value)
-            least = tally.acknowledged if self.is_exact else 0
-            if not least <= count <= tally.acknowledged + tally.maybe:
-                self.wrong.append(f"{key} counts {count}, the books say {tally}")
-        await self.count_left(calm)
-
-    async def count_left(self, calm: penstock.Client) -> None:
-        for key, elements in self.lists.items():
-            left: Any = await calm.execute("LRANGE", key, 0, -1)
-            elements.left = Counter(left)
-
-    def check(self, *, unexplained: Callable[[str, Elements], Sequence[object]] | None = None) -> None:
-        """Raise for every promise that was not kept. ``unexplained`` answers which of the elements
-        that are lost cannot be explained; without it none may be lost."""
-        for key, elements in self.lists.items():
-            if self.is_exact:
-                twice = [element for element, times in elements.found.items() if times > 1]
-                self.wrong += [f"{key}: {element!r} was given out twice" for element in twice]
-                lost = sorted(elements.lost) if unexplained is None else unexplained(key, elements)
-                self.wrong += [f"{key}: {each!r} is lost; BLPOPs ended in {elements.pops}" for each in lost]
-            strange = set(elements.found) - set(elements.pushed)
-            self.wrong += [f"{key}: {element!r} was never pushed" for element in strange]
-            ran = {e for e, outcome in elements.pushed.items() if outcome == "ok" or outcome in MAYBE}
-            self.wrong += [f"{key}: {e!r} was not sent, and is there" for e in set(elements.found) - ran]
-        for name, channel in self.channels.items():
-            is_ordered = self.is_exact or not self._is_sharded
-            for breach in channel.strangers() + (channel.breaches() if is_ordered else []):
-                self.wrong.append(f"{name}: {breach}; heard {channel.heard}, published {channel.published}")
-        ended = Counter[str]()
-        for (way, _), count in self.outcomes.items():
-            ended[way] += count
-        if ended != self.started:
-            self.wrong.append(f"started {self.started}, ended {ended}")
-        assert not self.wrong, f"{len(self.wrong)} breaches:\n" + "\n".join(self.wrong[:20])
-
-    def summary(self) -> str:
-        """What came of the calls, for people."""
-        total = Counter[str]()
-        for (_, outcome), count in self.outcomes.items():
-            total[outcome] += count
-        return ", ".join(f"{outcome} {count}" for outcome, count in total.most_common())
-
 
 #: The ways that make sense everywhere.
 PLAIN = ("echo", "timed", "routed", "everywhere", "count", "cached", "spread")
 BATCHES = ("pipeline", "transaction", "watched", "exclusive", "script_call")
 ELEMENTS = ("push", "pop", "pop")
 EVERY_WAY = (*PLAIN, *BATCHES, *ELEMENTS, "messages", "tuned")
-
-
-# ------------------------------------------------------------------------ around a test
-
-
-@asynccontextmanager
-async def peace(caplog: pytest.LogCaptureFixture) -> AsyncIterator[None]:
-    """Nothing may go wrong without a caller who is told: no error that nobody retrieved, no handler
-    that failed, no task left behind."""
-    complaints: list[str] = []
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, context: complaints.append(repr(context)))
-    before = asyncio.all_tasks()
-    caplog.set_level(logging.ERROR, "penstock")
-    yield
-    for _ in range(3):
-        await asyncio.sleep(0)
-    gc.collect()  # futures complain when they go
-    left = asyncio.all_tasks() - before - {asyncio.current_task()}
-    loop.set_exception_handler(None)
-    complaints += [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
-    assert not complaints, f"{len(complaints)}: {complaints[:5]}"
-    assert not left, f"tasks are left: {left}"
-
-
-@asynccontextmanager
-async def closing(client: penstock.Client) -> AsyncIterator[penstock.Client]:
-    """Closes it within the time that closing may take."""
-    try:
-        yield client
-    finally:
-        async with asyncio.timeout(LIMIT_S):
-            await client.close()
-
-
-async def nothing_pending(client: penstock.Client) -> None:
-    """Until every command that was sent is answered, and none waits. Soon, not at once: what the last
-    callers left behind is still being taken back, and idle connections are asked for a sign of life."""
-    async with asyncio.timeout(LIMIT_S):
-        while pending := _pending(client.statistics()):
-            await asyncio.sleep(0.005)
-    assert not pending
-
-
-def _pending(figures: dict[str, Any]) -> int:
-    servers = [each for each in figures["servers"].values() if isinstance(each, dict)]
-    in_flight: int = sum(each["in_flight"] + each["waiting"] for each in servers)
-    return in_flight + int(figures["private_links"]["lent"])

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.testing.servers import HOST, RealCluster, RealServer, start_cluster
+from penstock.testing.clusters import RealCluster, start_cluster
+from penstock.testing.control import HOST
+from penstock.testing.servers import RealServer
 from tests.places import until
 
 #: A script that keeps the server busy for a while.

@@ -18,18 +18,11 @@ import pytest
 import penstock
 from penstock.client.events import OrphanedReply
 from penstock.errors import ClosedError, CommandTimeoutError, NotSentError
-from penstock.testing.servers import HOST, RealServer
-from tests.client.chaos import (
-    EVERY_WAY,
-    IMPATIENT,
-    LIMIT_S,
-    MAYBE,
-    Chaos,
-    Elements,
-    closing,
-    nothing_pending,
-    peace,
-)
+from penstock.testing.control import HOST
+from penstock.testing.servers import RealServer
+from tests.client.books import MAYBE, Elements
+from tests.client.chaos import EVERY_WAY, IMPATIENT, Chaos
+from tests.client.quiet import LIMIT_S, closing, nothing_pending, peace
 from tests.integration.proxy import Passage, Plan, Proxy
 from tests.places import until
 

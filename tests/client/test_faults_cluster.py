@@ -20,20 +20,12 @@ import penstock
 from penstock.client.events import TopologyChanged
 from penstock.client.policies import Constant
 from penstock.protocol.slots import SLOT_COUNT, key_slot
+from penstock.testing.clusters import RealCluster, start_cluster
+from penstock.testing.control import HOST
 from penstock.testing.sentinels import start_sentinels
-from penstock.testing.servers import HOST, RealCluster, RealServer, start_cluster
-from tests.client.chaos import (
-    BATCHES,
-    ELEMENTS,
-    EVERY_WAY,
-    IMPATIENT,
-    LIMIT_S,
-    PLAIN,
-    Chaos,
-    closing,
-    nothing_pending,
-    peace,
-)
+from penstock.testing.servers import RealServer
+from tests.client.chaos import BATCHES, ELEMENTS, EVERY_WAY, IMPATIENT, PLAIN, Chaos
+from tests.client.quiet import LIMIT_S, closing, nothing_pending, peace
 
 pytestmark = pytest.mark.slow
 

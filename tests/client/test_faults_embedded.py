@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 import penstock
-from tests.client.chaos import EVERY_WAY, LIMIT_S, Chaos, closing, nothing_pending, peace
+from tests.client.chaos import EVERY_WAY, Chaos
 from tests.client.chaos_peers import BusyPeer, element_of, list_of
+from tests.client.quiet import LIMIT_S, closing, nothing_pending, peace
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
 

@@ -23,8 +23,9 @@ from penstock.errors import (
     NotSentError,
     PenstockError,
 )
+from penstock.testing.control import HOST
 from penstock.testing.own_server import PenstockServer
-from penstock.testing.servers import HOST, RealServer
+from penstock.testing.servers import RealServer
 from tests.certificates import CERTIFICATES
 from tests.client.conftest import ALONE, CLUSTERS, SERVERS, SOCKETS, OpenClient, Place, name_of
 from tests.client.test_blocked import waits

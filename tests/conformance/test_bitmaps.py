@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.events import announcer
+from tests.conformance.refusals import NOT_INTEGER, SYNTAX, WRONGTYPE
 
-WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
-NOT_INTEGER = "ERR value is not an integer or out of range"
-SYNTAX = "ERR syntax error"
 BAD_OFFSET = "ERR bit offset is not an integer or out of range"
 BAD_BIT = "ERR bit is not an integer or out of range"
 BAD_TYPE = "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is."

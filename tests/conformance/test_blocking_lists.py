@@ -8,18 +8,10 @@ import pytest
 
 from penstock.engine import Engine, LocalSession
 from penstock.engine.commands.registry import ATTEMPTS, Served
+from tests.conformance.blocking import blocked
+from tests.conformance.refusals import SYNTAX, WRONGTYPE
 
-WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
-SYNTAX = "ERR syntax error"
 BAD_TIMEOUT = "ERR timeout is not a float or out of range"
-
-
-def blocked(db: Any, *words: Any) -> Any:
-    """A new client that waits in this command."""
-    client = db.client()
-    client.send(*words)
-    assert client.nothing_arrives(), f"{words!r} did not wait"
-    return client
 
 
 def content(db: Any, key: str) -> list[bytes]:

@@ -7,7 +7,7 @@ from typing import Any
 import hiredis
 import pytest
 
-SYNTAX = "ERR syntax error"
+from tests.conformance.refusals import SYNTAX
 
 
 def needs_socket(db: Any) -> None:

@@ -9,12 +9,11 @@ import pytest
 
 from penstock.testing.servers import RealServer
 from tests.conformance.events import Listener
+from tests.conformance.refusals import NOT_INTEGER, SYNTAX
 
 BAD_CHECKSUM = "ERR DUMP payload version or checksum are wrong"
 BAD_FORMAT = "ERR Bad data format"
 BUSY = "BUSYKEY Target key name already exists."
-NOT_INTEGER = "ERR value is not an integer or out of range"
-SYNTAX = "ERR syntax error"
 FAR_MS = 99_999_999_999_000
 
 #: What Redis 7.0 answers to DUMP of the integer 10 and of "abc"; short strings have one form only.

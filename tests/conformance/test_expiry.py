@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.events import Listener
-
-NOT_INTEGER = "ERR value is not an integer or out of range"
+from tests.conformance.refusals import NOT_INTEGER
 
 #: A moment in the year 5138, in seconds and in milliseconds.
 FAR_S = 99_999_999_999

@@ -7,11 +7,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.events import announcer
+from tests.conformance.refusals import NOT_FLOAT, NOT_INTEGER, SYNTAX, WRONGTYPE
 
-WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
-NOT_FLOAT = "ERR value is not a valid float"
-NOT_INTEGER = "ERR value is not an integer or out of range"
-SYNTAX = "ERR syntax error"
 NO_MEMBER = "ERR could not decode requested zset member"
 BAD_UNIT = "ERR unsupported unit provided. please use M, KM, FT, MI"
 

@@ -7,11 +7,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.events import announcer
+from tests.conformance.refusals import NOT_FLOAT, NOT_INTEGER, SYNTAX, WRONGTYPE
 
-WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
-NOT_INTEGER = "ERR value is not an integer or out of range"
-NOT_FLOAT = "ERR value is not a valid float"
-SYNTAX = "ERR syntax error"
 #: Fields longer than a database key, equal in what such a key keeps of them.
 LONG_ONE = b"f" * 600 + b"1"
 LONG_OTHER = b"f" * 600 + b"2"

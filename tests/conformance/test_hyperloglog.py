@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.events import announcer
+from tests.conformance.refusals import WRONGTYPE
 
-WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 NOT_A_HYPERLOGLOG = "WRONGTYPE Key is not a valid HyperLogLog string value."
 CORRUPTED = "INVALIDOBJ Corrupted HLL object detected"
 EMPTY = b"HYLL\x01" + bytes(10) + b"\x80\x7f\xff"

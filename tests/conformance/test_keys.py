@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.events import Listener
+from tests.conformance.refusals import NOT_INTEGER, SYNTAX
 
 NO_SUCH_KEY = "ERR no such key"
-NOT_INTEGER = "ERR value is not an integer or out of range"
-SYNTAX = "ERR syntax error"
 SAME_OBJECT = "ERR source and destination objects are the same"
 NO_SUCH_DATABASE = "ERR DB index is out of range"
 NOT_INT32 = "ERR value is out of range, value must between -2147483648 and 2147483647"

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
-NOT_INTEGER = "ERR value is not an integer or out of range"
+from tests.conformance.refusals import NOT_INTEGER, SYNTAX, WRONGTYPE
+
 NOT_POSITIVE = "ERR value is out of range, must be positive"
-SYNTAX = "ERR syntax error"
 
 
 def content(db: Any, key: str = "l") -> list[bytes]:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-NOT_INTEGER = "ERR value is not an integer or out of range"
-WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
+from tests.conformance.blocking import blocked
+from tests.conformance.refusals import NOT_INTEGER, WRONGTYPE
+
 UNKNOWN = "ERR Unknown Redis command called from script"
 WRONG_ARITY = "ERR Wrong number of args calling Redis command from script"
 NOT_ALLOWED = "ERR This Redis command is not allowed from script"
@@ -51,14 +52,6 @@ def raised(db: Any, text: str, source: str, line: int = 1) -> str:
 
 def run(db: Any, source: str, *args: str) -> Any:
     return db.do("EVAL", source, "0", *args)
-
-
-def blocked(db: Any, *words: Any) -> Any:
-    """A new client that waits in this command."""
-    client = db.client()
-    client.send(*words)
-    assert client.nothing_arrives(), f"{words!r} did not wait"
-    return client
 
 
 def listening(db: Any, *patterns: str) -> Callable[[], list[tuple[bytes, bytes]]]:

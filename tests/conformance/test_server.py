@@ -12,8 +12,8 @@ import pytest
 from penstock.engine import Engine, LocalSession
 from penstock.errors import CommandError
 from penstock.testing.own_server import PenstockServer
+from tests.conformance.refusals import SYNTAX
 
-SYNTAX = "ERR syntax error"
 NO_CLUSTER = "ERR This instance has cluster support disabled"
 
 

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.events import announcer
+from tests.conformance.refusals import NOT_INTEGER, SYNTAX, WRONGTYPE
 
-WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
-NOT_INTEGER = "ERR value is not an integer or out of range"
 NOT_POSITIVE = "ERR value is out of range, must be positive"
-SYNTAX = "ERR syntax error"
 #: Members longer than a database key, equal in what such a key keeps of them.
 LONG_ONE = b"m" * 600 + b"1"
 LONG_OTHER = b"m" * 600 + b"2"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.events import Listener
+from tests.conformance.refusals import SYNTAX, WRONGTYPE
 
-WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
-SYNTAX = "ERR syntax error"
 NOT_NUMBERS = "ERR One or more scores can't be converted into double"
 
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.events import announcer
+from tests.conformance.refusals import NOT_FLOAT, NOT_INTEGER, SYNTAX, WRONGTYPE
 
-WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
-NOT_INTEGER = "ERR value is not an integer or out of range"
-NOT_FLOAT = "ERR value is not a valid float"
-SYNTAX = "ERR syntax error"
 OVERFLOW = "ERR increment or decrement would overflow"
 MAX_INT64 = (1 << 63) - 1
 #: In the year 2100, and in 1970.

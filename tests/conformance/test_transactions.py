@@ -10,9 +10,9 @@ import pytest
 from penstock.clock import ManualClock
 from penstock.engine import Engine, LocalSession
 from penstock.errors import CommandError
+from tests.conformance.refusals import WRONGTYPE
 
 ABORTED = "EXECABORT Transaction discarded because of previous errors."
-WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 
 def execute(db: Any, *commands: tuple[Any, ...]) -> Any:

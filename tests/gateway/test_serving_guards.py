@@ -8,7 +8,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from tests.unit.gateway.serving.wire import Client, connected, error_of, serving, statuses, until
+from tests.places import until
+from tests.unit.gateway.serving.wire import Client, connected, error_of, serving, statuses
 
 HEAD = b"GET /a HTTP/1.1\r\nHost: x\r\n"
 GET = HEAD + b"\r\n"

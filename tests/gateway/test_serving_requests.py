@@ -14,7 +14,8 @@ import websockets
 
 from penstock.errors import ClosedError, ConfigError
 from penstock.gateway.config.surroundings import HttpConfig, TlsConfig
-from tests.unit.gateway.serving.wire import connected, serving, statuses, until
+from tests.places import until
+from tests.unit.gateway.serving.wire import connected, serving, statuses
 
 GET = b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n"
 

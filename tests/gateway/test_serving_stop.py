@@ -7,7 +7,8 @@ import json
 
 from penstock.gateway.config.surroundings import HttpConfig
 from penstock.gateway.serving.server import HttpServer
-from tests.unit.gateway.serving.wire import Client, Served, answer, connected, serving, until
+from tests.places import until
+from tests.unit.gateway.serving.wire import Client, Served, answer, connected, serving
 
 GET = b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n"
 

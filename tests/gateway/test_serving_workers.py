@@ -8,14 +8,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.places import wait_until
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 30.0
@@ -46,7 +47,7 @@ class Fleet:
             found[told["index"]] = told["process"]
             return len(found) == count
 
-        until(look)
+        wait_until(look)
         return found
 
 
@@ -77,13 +78,6 @@ def fleet(
         parent.communicate()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.01)
-
-
 def is_alive(process: int) -> bool:
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
@@ -100,7 +94,7 @@ def test_a_killed_worker_is_replaced_and_the_port_keeps_answering(balance: str):
         for _ in range(3):
             victim = running.told()
             os.kill(victim["process"], signal.SIGKILL)
-            until(lambda victim=victim: not is_alive(victim["process"]))
+            wait_until(lambda victim=victim: not is_alive(victim["process"]))
             assert running.told()["process"] != victim["process"]
         running.parent.terminate()
         assert running.parent.wait(LIMIT_S) == 0
@@ -111,7 +105,7 @@ def test_numbers_stay_and_counters_go_on_when_a_worker_is_replaced():
         before = running.processes(2)
         asked = _requests(running)
         os.kill(before[0], signal.SIGKILL)
-        until(lambda: not is_alive(before[0]))
+        wait_until(lambda: not is_alive(before[0]))
         after = running.processes(2)
         assert after[0] != before[0]
         assert after[1] == before[1]
@@ -140,14 +134,14 @@ def test_workers_do_not_outlive_a_parent_that_was_killed():
     with fleet("serve", 2) as running:
         processes = running.processes(2)
         running.parent.kill()
-        until(lambda: not any(map(is_alive, processes.values())))
+        wait_until(lambda: not any(map(is_alive, processes.values())))
 
 
 def test_a_stubborn_worker_does_not_outlive_a_parent_that_was_killed():
     with fleet("stubborn", 1, stop_timeout_s=0.1) as running:
         process = running.told()["process"]
         running.parent.kill()
-        until(lambda: not is_alive(process))
+        wait_until(lambda: not is_alive(process))
 
 
 def test_a_stubborn_worker_is_killed_in_the_end():
@@ -166,7 +160,7 @@ def test_a_second_signal_is_impatience():
             running.parent.terminate()
             return running.parent.poll() is not None
 
-        until(is_over)
+        wait_until(is_over)
         # Its last act may be to hear one more signal, as anybody hears it.
         assert running.parent.returncode in (0, -signal.SIGTERM)
         assert not is_alive(process)

@@ -81,7 +81,10 @@ class Passage:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upstream_port: int
     ) -> None:
         self._writers.append(writer)
-        up_reader, up_writer = await asyncio.open_connection(HOST, upstream_port)
+        try:
+            up_reader, up_writer = await asyncio.open_connection(HOST, upstream_port)
+        except OSError:
+            return  # nobody is there; the client sees its connection end
         self._writers.append(up_writer)
         if self.is_over:
             self._end()

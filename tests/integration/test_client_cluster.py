@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -30,14 +30,10 @@ from penstock.errors import (
     PenstockError,
 )
 from penstock.protocol.slots import key_for_slot, key_slot
-from penstock.testing.servers import (
-    HOST,
-    RealCluster,
-    RealServer,
-    ServerUnavailableError,
-    find_server,
-    start_cluster,
-)
+from penstock.testing.clusters import RealCluster, start_cluster
+from penstock.testing.control import HOST
+from penstock.testing.servers import RealServer, ServerUnavailableError, find_server
+from tests.places import until
 
 pytestmark = pytest.mark.slow
 
@@ -85,12 +81,6 @@ async def opened(
 def make_router(url: str, observer: Observer | None = None, **overrides: Any) -> ClusterRouter:
     target, settings = open_settings(url, **overrides)
     return ClusterRouter(Dialer(target, settings), target.addresses, settings, observer or Observer())
-
-
-async def until(condition: Callable[[], Any], limit_s: float = LIMIT_S) -> None:
-    async with asyncio.timeout(limit_s):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def server_of(cluster: RealCluster, name: str) -> RealServer:

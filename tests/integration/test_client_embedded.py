@@ -32,6 +32,7 @@ from penstock.errors import (
 from penstock.host import registry
 from tests.integration.peers import Peer
 from tests.integration.test_client_sockets import Owner
+from tests.places import until
 
 DEADLINE_S = 20.0
 SOON = Constant(base_ms=1)
@@ -52,13 +53,6 @@ async def opened(path: Path, owner: Owner | None = None, **settings: Any) -> Asy
         yield link
     finally:
         await link.close()
-
-
-async def until(holds: Callable[[], Any]) -> None:
-    """Wait for a condition; pushes of other processes come through the loop, so it must go on."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not holds():
-            await asyncio.sleep(0.001)
 
 
 async def within(awaitable: Awaitable[Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -30,14 +30,10 @@ from penstock.client.router.cluster import ClusterRouter
 from penstock.client.router.standalone import StandaloneRouter
 from penstock.errors import BackpressureError, ClosedError, CommandError
 from penstock.protocol.slots import key_slot
-from penstock.testing.servers import (
-    RealCluster,
-    RealServer,
-    ServerUnavailableError,
-    find_server,
-    start_cluster,
-)
+from penstock.testing.clusters import RealCluster, start_cluster
+from penstock.testing.servers import RealServer, ServerUnavailableError, find_server
 from tests.integration.proxy import Proxy
+from tests.places import until
 
 #: Longer than anything here takes on a busy machine; what is not done by then hangs.
 PATIENCE_S = 30.0
@@ -91,16 +87,6 @@ async def client(request: pytest.FixtureRequest, real_server: RealServer) -> Asy
 async def take(subscriber: Subscriber, count: int) -> list[Item]:
     async with asyncio.timeout(PATIENCE_S):
         return [await anext(subscriber) for _ in range(count)]
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    """Ask again and again; the condition may be a coroutine."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            result = condition()
-            if await result if asyncio.iscoroutine(result) else result:
-                return
-            await asyncio.sleep(0.002)
 
 
 async def listeners(client: Client, *channels: str) -> list[int]:

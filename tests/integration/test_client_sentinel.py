@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
@@ -31,6 +31,7 @@ from penstock.errors import (
 )
 from penstock.testing.sentinels import RealSentinels, start_sentinels
 from penstock.testing.servers import RealServer, ServerBinary, ServerUnavailableError, find_server
+from tests.places import until
 
 pytestmark = pytest.mark.slow
 
@@ -84,12 +85,6 @@ async def opened(
         await router.close()
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, f"left behind: {left}"
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def is_watching(router: SentinelRouter) -> None:

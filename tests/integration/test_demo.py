@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,17 +24,9 @@ from penstock.cli.shop.pipelines import app
 from penstock.transactions import Child, Function, Map, Router
 from penstock.transactions.pipelines import walk
 from penstock.transactions.pipelines.validation import problems_of
+from tests.places import wait_until
 
 LIMIT_S = 60.0
-
-
-def until(condition: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
-    """What it gives, as soon as that is true."""
-    end_s = time.monotonic() + limit_s
-    while not (found := condition()):
-        assert time.monotonic() < end_s, "it has not come true"
-        time.sleep(0.05)
-    return found
 
 
 class Demo:
@@ -94,7 +86,7 @@ class Demo:
         return self.get(f"/v1/transactions/{tx}", trail="true")
 
     def ended(self, tx: str) -> Any:
-        return until(lambda: (found := self.transaction(tx))["state"] == "ended" and found)
+        return wait_until(lambda: (found := self.transaction(tx))["state"] == "ended" and found)
 
     # -------------------------------------------------------------------------- its end
 
@@ -189,7 +181,7 @@ def test_a_shop_runs_stops_and_goes_on(tmp_path: Path) -> None:
         assert again.transaction(shaky)["external_id"] == "shaky-1"
         assert again.transaction(good)["status"] == "success"
         assert again.last_order() >= last
-        until(lambda: again.last_order() > last)
+        wait_until(lambda: again.last_order() > last)
         again.stop(signal.SIGTERM)
 
 
@@ -200,7 +192,7 @@ def _see_a_card_that_fails(demo: Demo, tx: str) -> None:
     kinds = [(entry["kind"], entry["name"], entry["status"]) for entry in steps]
     assert ("step", "charge-card", "failed") in kinds
     assert kinds[-1] == ("undo", "release", "success")
-    until(lambda: demo.transaction(tx).get("webhook_status") == "delivered")
+    wait_until(lambda: demo.transaction(tx).get("webhook_status") == "delivered")
 
 
 def _approve_and_ship(demo: Demo, tx: str) -> None:
@@ -209,9 +201,9 @@ def _approve_and_ship(demo: Demo, tx: str) -> None:
         # The clerk may have been faster.
         return bool(found["state"] == state or found["step"] > 3)
 
-    until(lambda: is_beyond("waiting"))
+    wait_until(lambda: is_beyond("waiting"))
     demo.http.put(f"/v1/transactions/{tx}/switches/approved", json={"value": "by me"}).raise_for_status()
-    until(lambda: demo.transaction(tx)["state"] == "sleeping" or demo.transaction(tx)["step"] > 6)
+    wait_until(lambda: demo.transaction(tx)["state"] == "sleeping" or demo.transaction(tx)["step"] > 6)
     demo.http.post(f"/v1/transactions/{tx}/wake", json={})
     done = demo.ended(tx)
     assert done["status"] == "success"
@@ -225,11 +217,11 @@ def _see_a_card_that_is_tried_again(demo: Demo, tx: str) -> None:
         charges = [entry for entry in trail if entry.get("name") == "charge-card"]
         return [(entry["attempt"], entry["status"]) for entry in charges]
 
-    assert until(lambda: len(found := attempts()) == 3 and found)[-1] == (3, "success")
+    assert wait_until(lambda: len(found := attempts()) == 3 and found)[-1] == (3, "success")
 
 
 def _see_orders(demo: Demo) -> None:
-    orders = until(lambda: demo.get("/v1/streams/orders", limit=10)["messages"])
+    orders = wait_until(lambda: demo.get("/v1/streams/orders", limit=10)["messages"])
     assert {message["tag"] for message in orders} <= set(traffic.COUNTRIES)
     groups = {group["name"] for group in demo.get("/v1/streams/orders/groups")["groups"]}
     assert {"checkout", "billing"} <= groups
@@ -273,20 +265,20 @@ def test_spark_fills_the_lake_and_ends_with_the_demo(tmp_path: Path) -> None:
     with running(directory) as demo:
         demo.order("empty")
         for table in ("transactions", "steps", "messages", "stats_60s"):
-            until(lambda table=table: (directory / "lake" / table / "_delta_log").is_dir(), 240)
+            wait_until(lambda table=table: (directory / "lake" / table / "_delta_log").is_dir(), 240)
         began_s = time.monotonic()
         demo.stop()
         assert time.monotonic() - began_s < 20
     assert "Traceback" not in (directory / "spark.log").read_text()
     with running(directory) as killed:
-        until(lambda: _children_of(killed.process.pid), 60)
+        wait_until(lambda: _children_of(killed.process.pid), 60)
         children = _children_of(killed.process.pid)
         killed.kill()
         # They notice by themselves that nobody wants them any more.
-        until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+        wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
     with running(directory, "--no-spark") as after_a_kill:
         last = after_a_kill.last_order()
-        until(lambda: after_a_kill.last_order() > last)
+        wait_until(lambda: after_a_kill.last_order() > last)
         after_a_kill.stop()
 
 

@@ -22,7 +22,8 @@ from redis.retry import Retry
 
 from penstock.errors import CommandError
 from penstock.testing.own_server import PenstockServer
-from tests.integration.wire import Wire, connect, pack, resident_bytes, wait_until
+from tests.integration.wire import Wire, connect, pack, resident_bytes
+from tests.places import wait_until
 
 MIB = 1 << 20
 

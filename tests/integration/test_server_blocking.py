@@ -10,7 +10,8 @@ import pytest
 
 from penstock.errors import CommandError
 from penstock.testing.own_server import PenstockServer
-from tests.integration.wire import Wire, connect, pack, table_sizes, wait_until
+from tests.integration.wire import Wire, connect, pack, table_sizes
+from tests.places import wait_until
 
 
 @pytest.fixture(scope="module", params=["uvloop", "asyncio"])

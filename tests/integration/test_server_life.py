@@ -18,7 +18,8 @@ import redis
 from penstock.errors import PenstockError
 from penstock.testing.own_server import PenstockServer
 from tests.certificates import CERTIFICATES
-from tests.integration.wire import Wire, connect, connect_unix, pack, table_sizes, wait_until
+from tests.integration.wire import Wire, connect, connect_unix, pack, table_sizes
+from tests.places import wait_until
 
 
 @pytest.fixture(params=["uvloop", "asyncio"])

@@ -15,7 +15,8 @@ from penstock.engine import Engine
 from penstock.errors import StoreError
 from penstock.server import Server, ServerSettings
 from penstock.testing.own_server import PenstockServer
-from tests.integration.wire import Wire, connect, pack, resident_bytes, wait_until
+from tests.integration.wire import Wire, connect, pack, resident_bytes
+from tests.places import wait_until
 
 MIB = 1 << 20
 

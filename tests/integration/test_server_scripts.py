@@ -16,7 +16,8 @@ from penstock.engine import Engine
 from penstock.errors import CommandError
 from penstock.server import Server, ServerSettings
 from penstock.testing.own_server import PenstockServer
-from tests.integration.wire import TIMEOUT_S, Wire, connect, pack, resident_bytes, table_sizes, wait_until
+from tests.integration.wire import TIMEOUT_S, Wire, connect, pack, resident_bytes, table_sizes
+from tests.places import wait_until
 
 MIB = 1 << 20
 BUSY = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."

@@ -16,15 +16,11 @@ from penstock.client.router.splitting import same_slot, split
 from penstock.client.router.topology import Node, SlotMap, diff, resolve
 from penstock.errors import CommandError
 from penstock.protocol.slots import SLOT_COUNT, key_slot
-from penstock.testing.servers import (
-    HOST,
-    RealCluster,
-    RealServer,
-    ServerUnavailableError,
-    find_server,
-    start_cluster,
-)
-from tests.integration.wire import Wire, connect, pack, wait_until
+from penstock.testing.clusters import RealCluster, start_cluster
+from penstock.testing.control import HOST
+from penstock.testing.servers import RealServer, ServerUnavailableError, find_server
+from tests.integration.wire import Wire, connect
+from tests.places import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -49,12 +45,7 @@ def witness(cluster: RealCluster) -> Iterator[Wire]:
 
 
 def look(wire: Wire) -> SlotMap:
-    """The map by CLUSTER SLOTS, after making sure that CLUSTER SHARDS gives the same at this moment."""
-    wire.raw(pack("CLUSTER", "SLOTS") + pack("CLUSTER", "SHARDS"))  # handled in one go
-    slots = SlotMap.from_slots(wire.receive(), asked_host=HOST)
-    shards = SlotMap.from_shards(wire.receive(), asked_host=HOST)
-    assert agree(slots, shards), f"{slots} {slots.nodes}, {shards} {shards.nodes}"
-    return slots
+    return SlotMap.from_slots(wire.do("CLUSTER", "SLOTS"), asked_host=HOST)
 
 
 def agree(one: SlotMap, other: SlotMap) -> bool:

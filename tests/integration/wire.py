@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -113,14 +112,6 @@ def table_sizes(store: Path) -> Iterator[Callable[[str], int]]:
             return found[0]
 
         yield count
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
-    """Ask again and again; the condition is what ends it, the time only makes it fail."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.002)
 
 
 def resident_bytes(pid: int) -> int:

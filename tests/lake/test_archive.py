@@ -62,9 +62,6 @@ def test_what_was_written_is_found_fresh_and_compacted(archive: LakeArchive) -> 
         assert [archive.find(one.id) for one in written.records] == list(written.records)
         assert [archive.find(tx) for tx in missing] == [None] * 4
         assert archive.newest_batch("store1", 0) == 1
-        assert archive.has_batch(0, 1)
-        assert not archive.has_batch(0, 2)
-        assert not archive.has_batch(1, 1)
         compact(archive.table)
     # Both: some were compacted, others are fresh.
     archive.write(batch(2, [record(id_of(400))]))

@@ -16,6 +16,9 @@ from penstock.engine import Engine
 from penstock.testing.servers import RealServer, find_servers
 from tests.model.pair import Pair
 
+# Their asserts say what differs, as those of tests do.
+pytest.register_assert_rewrite("tests.model.transaction_keys", "tests.model.transaction_pair")
+
 
 @pytest.fixture(scope="session")
 def peer_server() -> Iterator[RealServer]:

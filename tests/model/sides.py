@@ -16,7 +16,8 @@ import hiredis
 from penstock.engine import Engine, LocalSession
 from penstock.errors import CommandError
 from penstock.protocol.encoder import encode2, encode3
-from penstock.testing.servers import HOST, RealServer
+from penstock.testing.control import HOST
+from penstock.testing.servers import RealServer
 from tests.model.templates import Argv
 from tests.model.wire import IncompleteError, parse, parse_whole
 

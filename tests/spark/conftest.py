@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import penstock.blocking
-from penstock.testing.servers import RealCluster, start_cluster
+from penstock.testing.clusters import RealCluster, start_cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

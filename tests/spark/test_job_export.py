@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +17,7 @@ from penstock.spark.jobs import export_landing, export_plan
 from penstock.spark.jobs.export import ExportJob, ExportOptions, _Export
 from penstock.spark.jobs.exported import begin_app, progress_app
 from penstock.spark.stores import store_id
+from tests.places import wait_until
 from tests.spark.exporting import context_of, export, in_lake, in_store
 from tests.spark.places import EVERYWHERE
 
@@ -46,13 +45,6 @@ def cursor(ps: Client, stream: str) -> int:
     info = ps.stream(stream).group("lake").info()
     assert info is not None
     return info.cursor
-
-
-def wait_until(condition: Callable[[], Any], limit_s: float = 60) -> None:
-    end_s = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end_s, "it took too long"
-        time.sleep(0.02)
 
 
 @EVERYWHERE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from penstock.spark.jobs.job import JobContext
 from penstock.spark.noticeboard import KEY, JobStatus, Notice
 from penstock.spark.running import Runner, Sessions
 from penstock.spark.views import register
+from tests.places import wait_until
 from tests.spark.archiving import run_shop
 from tests.unit.spark.fake_jobs import FakeJob, FakeOptions, FakeStreamingJob, Gate
 
@@ -30,13 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LIMIT_S = 30
-
-
-def until(condition: Callable[[], Any]) -> None:
-    ends_s = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < ends_s, "it never came true"
-        time.sleep(0.01)
 
 
 class NoSpark(Sessions):
@@ -114,7 +107,7 @@ def test_a_pass_that_fails_is_tried_again_and_others_do_not_notice(place: Place)
     for job in (ill, well):
         job.passes.put(last)
     with place.running(ill, well) as runner:
-        until(lambda: ill.begun == 4 and well.begun == 11)
+        wait_until(lambda: ill.begun == 4 and well.begun == 11)
         known = {each.job: each for each in runner.statuses()}
         last.may_end.set()
     assert (known["well"].passes, known["well"].failed_passes, known["well"].error) == (10, 0, None)
@@ -148,7 +141,7 @@ def test_stopping_lets_the_pass_end_and_starts_no_other(place: Place) -> None:
 def test_a_pass_begins_at_its_time(place: Place) -> None:
     job = made("hourly", FakeJob, lambda _: 1)
     with place.running(job, every_ms=3_600_000) as runner:
-        until(lambda: runner.statuses()[0].state == "waiting" and runner.statuses()[0].passes == 1)
+        wait_until(lambda: runner.statuses()[0].state == "waiting" and runner.statuses()[0].passes == 1)
         (known,) = runner.statuses()
         began_ms = next(each.at_ms for each in place.heard if each.state == "running")
         assert known.next_ms == pytest.approx(began_ms + 3_600_000, abs=5_000)
@@ -164,13 +157,13 @@ def test_a_job_that_can_be_kept_running_is_and_begins_anew_when_it_failed(place:
     kept = made("kept", FakeStreamingJob, failing(StoreError("gone")), told)
     rare = made("rare", FakeStreamingJob, lambda _: 1)
     with place.running(kept, every_ms=1) as runner:
-        until(lambda: runner.statuses()[0].progress == {"batches": 1, "rows": 9, "lag": 2})
+        wait_until(lambda: runner.statuses()[0].progress == {"batches": 1, "rows": 9, "lag": 2})
         assert runner.statuses()[0].failed_passes == 1
     assert place.heard[-1].report is not None
     assert (place.heard[-1].report.rows, kept.begun) == (9, 2)
     # What is due once an hour is started each time: this one would not end before it is stopped.
     with place.running(rare, every_ms=3_600_000) as runner:
-        until(lambda: runner.statuses()[0].passes == 1)
+        wait_until(lambda: runner.statuses()[0].passes == 1)
 
 
 def test_each_once_in_order_and_one_that_fails_keeps_nobody_back(place: Place) -> None:
@@ -206,10 +199,12 @@ def test_what_jobs_do_is_in_the_store_while_they_run_and_afterwards(
     gate = Gate()
     job = made("export", FakeJob, lambda _: 4, gate)
     with place.running(job):
-        until(lambda: any(each.status.progress == {"batches": 1, "rows": 7} for each in Runner.status(ps)))
+        wait_until(
+            lambda: any(each.status.progress == {"batches": 1, "rows": 7} for each in Runner.status(ps))
+        )
         # Two nodes may run the same job.
         with place.running(made("export"), node="etl-2"):
-            until(lambda: len(Runner.status(ps)) == 2)
+            wait_until(lambda: len(Runner.status(ps)) == 2)
         here, there = Runner.status(ps)
         assert (here.status.node, here.is_alive, here.status.state) == ("etl-1", True, "running")
         assert here.status.report is not None
@@ -233,8 +228,8 @@ def test_a_store_that_is_away_is_told_when_it_is_back(
         assert gate.has_begun.wait(LIMIT_S)
         server.restart()
         gate.may_end.set()
-        until(lambda: runner.statuses()[0].passes == 6)
-        until(lambda: [each.status.passes for each in Runner.status(ps) if each.is_alive] == [6])
+        wait_until(lambda: runner.statuses()[0].passes == 6)
+        wait_until(lambda: [each.status.passes for each in Runner.status(ps) if each.is_alive] == [6])
 
 
 @pytest.mark.timeout(300)

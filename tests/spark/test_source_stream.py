@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from penstock.spark.options import parse_options
 from penstock.spark.ranges import OffsetRange
 from penstock.spark.schemas import default_schema
 from penstock.spark.stream_reading import StreamReader
+from tests.places import wait_until
 from tests.spark.places import EVERYWHERE
 
 if TYPE_CHECKING:
@@ -60,13 +60,6 @@ def take_all(
     finally:
         running.stop()
     return seen.batches
-
-
-def until(condition: Callable[[], Any], limit_s: float = 60) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "it does not come true"
-        time.sleep(0.01)
 
 
 def found(stream: str, offsets: Iterable[int]) -> list[Found]:
@@ -112,13 +105,13 @@ def test_a_query_that_runs(spark: SparkSession, url: str, ps: Client, tmp_path: 
     writer = query(spark, url, seen, tmp_path / "state", stream="orders", group="lake")
     running = writer.start()
     try:
-        until(lambda: seen.all == found("orders", range(11, 21)))
+        wait_until(lambda: seen.all == found("orders", range(11, 21)))
         assert [group.name for group in orders.groups()] == ["lake"]
         for last in (25, 30):
             fill(orders, 5)
-            until(lambda last=last: seen.all == found("orders", range(11, last + 1)))
+            wait_until(lambda last=last: seen.all == found("orders", range(11, last + 1)))
             assert orders.groups()[0].cursor == last - 4, "where the batch began that was planned last"
-        until(lambda: _latest(running) == {"orders": 31})
+        wait_until(lambda: _latest(running) == {"orders": 31})
     finally:
         running.stop()
     assert orders.evict(upto=30, acked=True) == 15

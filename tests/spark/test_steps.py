@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from penstock.cli.worker import groups_of
 from penstock.errors import ConfigError
 from penstock.spark.steps import SparkWorker, spark_step
 from penstock.transactions import App, Function, Handle, Pipeline, Transaction
+from tests.places import until
 from tests.spark.step_functions import app
 
 if TYPE_CHECKING:
@@ -50,15 +51,6 @@ async def ended(handles: list[Handle]) -> list[Transaction]:
 
 async def start(store: penstock.Penstock, pipeline: str, *inputs: Any) -> list[Handle]:
     return [await store.transactions.start(pipeline, data) for data in inputs]
-
-
-async def until(condition: Callable[[], Any], limit_s: float = LIMIT_MS / 1_000) -> None:
-    async with asyncio.timeout(limit_s):
-        while True:
-            found = condition()
-            if await found if isinstance(found, Awaitable) else found:
-                return
-            await asyncio.sleep(0.02)
 
 
 class Gate:

@@ -6,8 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.lake import Lake
+from tests.places import wait_until
 from tests.shell import Shell
 from tests.transactions.cli_places import deploy, on_store, working
 
@@ -55,13 +54,6 @@ def rows(tx: Shell, *words: str) -> list[Any]:
 def outcome(tx: Shell, *words: str) -> tuple[int, str, str]:
     """Status, stdout and stderr of a command that may fail after it has answered."""
     return tx._run(words, b"")
-
-
-def until(condition: Callable[[], Any], limit_s: float = 20) -> None:
-    end_s = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
 
 
 def is_in(tx: Shell, id: str, *states: str) -> bool:
@@ -131,7 +123,7 @@ def test_a_later_begin_and_waking(tx: Shell, where: str) -> None:
     assert facts(tx, "status", at)["state"] == "sleeping"
     with working(where):
         assert tx("wake", later, "--reason", "now") == "it goes on\n"
-        until(lambda: is_in(tx, later, "ended"))
+        wait_until(lambda: is_in(tx, later, "ended"))
     trail = facts(tx, "status", later, "--trail")["trail"]
     assert [entry["note"].endswith(": now") for entry in trail if entry["kind"] == "wake"] == [True]
     assert is_in(tx, at, "sleeping")
@@ -172,7 +164,7 @@ def test_a_trail(tx: Shell, where: str) -> None:
 def test_watch_tells_what_happens_until_the_end(tx: Shell, where: str) -> None:
     id = started(tx, "approval", '{"total": 1}')
     with working(where):
-        until(lambda: is_in(tx, id, "waiting"))
+        wait_until(lambda: is_in(tx, id, "waiting"))
         with subprocess.Popen([*COMMAND, "watch", id], stdout=subprocess.PIPE, text=True) as watch:
             assert watch.stdout is not None
             lines = [watch.stdout.readline() for _ in range(3)]
@@ -213,13 +205,13 @@ def test_retry_and_replay(tx: Shell, where: str) -> None:
     with working(where):
         id = json.loads(outcome(tx, "start", "boom", "--wait", "20", "--json")[1])["id"]
         assert tx("retry", id, "--reason", "again") == "it goes on\n"
-        until(lambda: is_in(tx, id, "ended"))
+        wait_until(lambda: is_in(tx, id, "ended"))
         assert facts(tx, "status", id)["run"] == 1
         done = facts(tx, "start", "checkout", '{"total": 1}', "--wait", "20")["id"]
         assert tx("replay", done, "--from", "charge") == "it goes on at step 1\n"
-        until(lambda: is_in(tx, done, "ended"))
+        wait_until(lambda: is_in(tx, done, "ended"))
         assert facts(tx, "replay", done, "--from", "0") == {"id": done, "step": 0}
-        until(lambda: is_in(tx, done, "ended"))
+        wait_until(lambda: is_in(tx, done, "ended"))
     steps = [e["name"] for e in facts(tx, "status", done, "--trail")["trail"] if e["kind"] == "step"]
     assert steps == ["check-total", "charge", "charge", "check-total", "charge"]
     assert "one of check-total, charge, not 'nowhere'" in tx.failure("replay", done, "--from", "nowhere")
@@ -228,12 +220,12 @@ def test_retry_and_replay(tx: Shell, where: str) -> None:
 def test_a_sleeper_and_a_retry_that_waits_can_be_woken(tx: Shell, where: str) -> None:
     sleeper, id = started(tx, "napping"), started(tx, "stubborn")
     with working(where):
-        until(lambda: is_in(tx, sleeper, "sleeping"))
+        wait_until(lambda: is_in(tx, sleeper, "sleeping"))
         tx("wake", sleeper)
-        until(lambda: is_in(tx, sleeper, "ended"))
-        until(lambda: is_in(tx, id, "sleeping"))
+        wait_until(lambda: is_in(tx, sleeper, "ended"))
+        wait_until(lambda: is_in(tx, id, "sleeping"))
         tx("wake", id)
-        until(lambda: facts(tx, "status", id)["attempt"] == 2)
+        wait_until(lambda: facts(tx, "status", id)["attempt"] == 2)
 
 
 def test_switches(tx: Shell, where: str) -> None:
@@ -263,14 +255,14 @@ def test_pause_and_limits(tx: Shell, where: str) -> None:
         # Whoever is not paused goes on meanwhile, so the worker has looked.
         facts(tx, "start", "approval", '{"total": 1}', "--external-id", "other")
         other = facts(tx, "status", "--external-id", "other")["id"]
-        until(lambda: is_in(tx, other, "waiting"))
+        wait_until(lambda: is_in(tx, other, "waiting"))
         assert is_in(tx, id, "queued")
         assert facts(tx, "limit", "--pipeline", "checkout", "--concurrency", "3") == {
             "of": "pipeline", "name": "checkout", "is_paused": True, "concurrency": 3, "rate": 0.0,
             "burst": 1, "max_queued": 0,
         }  # fmt: skip
         assert tx("resume", "--pipeline", "checkout") == "resumed\n"
-        until(lambda: is_in(tx, id, "ended"))
+        wait_until(lambda: is_in(tx, id, "ended"))
     assert tx("limit").splitlines()[1].split() == ["pipeline", "checkout", "-", "3", "-", "1", "-"]
     tx("limit", "--node-group", "shop", "--max-queued", "1", "--rate", "2.5", "--burst", "5")
     assert [row["rate"] for row in rows(tx, "limit", "--node-group", "shop")] == [2.5]
@@ -329,7 +321,7 @@ def test_the_archive(tx: Shell, where: str, tmp_path: Path, kind: str) -> None:
         assert (found["is_archived"], found["output"]) == (True, {"total": 1, "receipt": "r-1"})
         assert "archived     yes" in tx("status", "--external-id", "o-1", *archive)
         tx("replay", id, *archive, "--from", "1")
-        until(lambda: is_in(tx, id, "ended"))
+        wait_until(lambda: is_in(tx, id, "ended"))
 
 
 def test_archiving_until_it_is_told_to_stop(tx: Shell, where: str, tmp_path: Path) -> None:
@@ -340,7 +332,7 @@ def test_archiving_until_it_is_told_to_stop(tx: Shell, where: str, tmp_path: Pat
         subprocess.Popen([*COMMAND, "archive", *archive], stdout=subprocess.PIPE, text=True) as archiving,
     ):
         id = facts(tx, "start", "checkout", '{"total": 1}', "--wait", "20")["id"]
-        until(lambda: not rows(tx, "list"))
+        wait_until(lambda: not rows(tx, "list"))
         archiving.send_signal(signal.SIGTERM)
         assert archiving.wait(20) == 0
         assert archiving.stdout is not None

@@ -19,6 +19,7 @@ import pytest
 from penstock.cli.worker import groups_of, load_app
 from penstock.errors import ConfigError
 from penstock.transactions import App, Child, Function, Parallel, Pipeline
+from tests.places import wait_until
 from tests.shell import Shell
 from tests.transactions.cli_places import on_store
 
@@ -76,13 +77,6 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def desk(tmp_path: Path, where: str) -> Desk:
     (tmp_path / "shop.py").write_text(MODULE)
     return Desk(tmp_path, where)
-
-
-def until(condition: Callable[[], Any], limit_s: float = 20) -> None:
-    end_s = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
 
 
 class Desk:
@@ -161,9 +155,9 @@ def test_it_works_and_stops_when_it_is_told(desk: Desk) -> None:
 def test_a_step_that_ends_in_time_is_waited_for(desk: Desk) -> None:
     with desk.worker("--grace-ms", "60000") as worker:
         id = desk.start("holding")
-        until(lambda: desk.lines("begun"))
+        wait_until(lambda: desk.lines("begun"))
         worker.send_signal(signal.SIGINT)
-        until(desk.has_said("stopping: 1 transactions have 60000 ms"))
+        wait_until(desk.has_said("stopping: 1 transactions have 60000 ms"))
         (desk.home / "go").touch()
         assert "1 taken, 0 of them ended" in last_line(worker)
     found = desk.get(id)
@@ -174,9 +168,9 @@ def test_a_step_that_ends_in_time_is_waited_for(desk: Desk) -> None:
 def test_a_signal_to_all_its_processes_is_the_workers_affair(desk: Desk) -> None:
     with desk.worker("--grace-ms", "60000") as worker:
         id = desk.start("distant")
-        until(lambda: desk.lines("begun"))
+        wait_until(lambda: desk.lines("begun"))
         os.killpg(worker.pid, signal.SIGINT)  # as Ctrl-C does
-        until(desk.has_said("stopping: 1 transactions have 60000 ms"))
+        wait_until(desk.has_said("stopping: 1 transactions have 60000 ms"))
         (desk.home / "go").touch()
         assert "1 taken, 1 of them ended" in last_line(worker)
     assert desk.get(id).output == {"far": True}
@@ -185,7 +179,7 @@ def test_a_signal_to_all_its_processes_is_the_workers_affair(desk: Desk) -> None
 def test_what_does_not_end_in_time_is_handed_back(desk: Desk) -> None:
     with desk.worker("--grace-ms", "50", "--lease-ms", "600000") as worker:
         id = desk.start("holding")
-        until(lambda: desk.lines("begun"))
+        wait_until(lambda: desk.lines("begun"))
         worker.send_signal(signal.SIGTERM)
         last_line(worker)
     assert desk.get(id).state == "queued"
@@ -202,9 +196,9 @@ def test_what_does_not_end_in_time_is_handed_back(desk: Desk) -> None:
 def test_told_twice_it_stops_at_once(desk: Desk) -> None:
     with desk.worker("--grace-ms", "600000", "--lease-ms", "600000") as worker:
         id = desk.start("holding")
-        until(lambda: desk.lines("begun"))
+        wait_until(lambda: desk.lines("begun"))
         worker.send_signal(signal.SIGTERM)
-        until(desk.has_said("stopping: 1 transactions"))
+        wait_until(desk.has_said("stopping: 1 transactions"))
         assert worker.poll() is None
         worker.send_signal(signal.SIGTERM)
         last_line(worker)
@@ -214,7 +208,7 @@ def test_told_twice_it_stops_at_once(desk: Desk) -> None:
 def test_a_thread_that_hangs_does_not_keep_it(desk: Desk) -> None:
     with desk.worker("--grace-ms", "50", "--lease-ms", "600000") as worker:
         id = desk.start("blocking")
-        until(lambda: desk.lines("begun"))
+        wait_until(lambda: desk.lines("begun"))
         worker.send_signal(signal.SIGTERM)
         assert "has stopped" in last_line(worker)
     assert desk.get(id).state == "queued"
@@ -224,7 +218,7 @@ def test_a_thread_that_hangs_does_not_keep_it(desk: Desk) -> None:
 def test_who_is_killed_is_replaced(desk: Desk) -> None:
     with desk.worker("--lease-ms", "500", "--name", "w-1") as first:
         id = desk.start("holding")
-        until(lambda: desk.lines("begun"))
+        wait_until(lambda: desk.lines("begun"))
         first.send_signal(signal.SIGKILL)
         assert first.wait(20) == -signal.SIGKILL
         assert desk.get(id).state == "running"
@@ -276,9 +270,9 @@ def test_webhooks_and_archive_beside_the_work(desk: Desk) -> None:
     words = ("--archive", "archive", "--webhooks", "--allow-network", "127.0.0.0/8")
     with receiver() as (url, bodies), desk.worker(*words) as worker:
         id = desk.start("quick", webhook=url)
-        until(lambda: bodies)
+        wait_until(lambda: bodies)
         assert id.encode() in bodies[0]
-        until(lambda: list((desk.home / "archive").rglob("*.parquet")))
+        wait_until(lambda: list((desk.home / "archive").rglob("*.parquet")))
         worker.send_signal(signal.SIGTERM)
         last_line(worker)
     assert on_store(desk.where, lambda ps: ps.transactions.list()).items == []

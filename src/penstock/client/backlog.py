@@ -25,12 +25,6 @@ from penstock.client.policies import Decision, decide
 from penstock.errors import OutcomeUnknownError, PenstockError
 
 
-class Alone(Slot):
-    """A command that shares the connection with nothing else while it is in flight."""
-
-    __slots__ = ()
-
-
 class Backlog:
     """A queue of slots, oldest first."""
 
@@ -143,7 +137,3 @@ def _may_resend(slot: Slot, settings: Settings, *, is_harmless: bool, in_burst: 
         max_attempts=settings.max_attempts,
     )
     return decision is Decision.RESEND
-
-
-def as_alone(slot: Slot) -> Alone:
-    return Alone._make(slot)

@@ -40,7 +40,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
-from penstock.client.backlog import Alone, Backlog, as_alone, kept_after_loss, refuse, size_of
+from penstock.client.backlog import Backlog, kept_after_loss, refuse, size_of
 from penstock.client.config import Settings
 from penstock.client.connection import Burst, Connection, ReplyFuture, Slot
 from penstock.client.handshake import ServerFacts
@@ -110,8 +110,6 @@ class Link:
         #: the connection while nothing waits before it: what the hot path looks at
         self._ready: Connection | None = None
         self._backlog = Backlog()
-        #: a command that may not be pipelined is in flight
-        self._is_alone = False
         #: by earlier connections
         self._sent = self._discarded = self._bytes_sent = self._bytes_received = 0
         self._redialing = Redialing(settings)
@@ -142,12 +140,6 @@ class Link:
         slot = self._new_slot(arguments, math.inf if own_timeout_s is None else own_timeout_s)
         self._issue([slot], is_new=True)
         return slot.future
-
-    def call_alone(self, arguments: Arguments) -> ReplyFuture:
-        """Issue a command that must not be pipelined: what is in flight is answered before,
-        what is issued later waits for its reply."""
-        slot = as_alone(self._new_slot(arguments))
-        return self._hold([slot])
 
     def call_burst(
         self, commands: Sequence[Arguments], *, is_harmless: bool = False
@@ -188,7 +180,7 @@ class Link:
 
     def _issue(self, slots: list[Slot], *, is_new: bool) -> None:
         ready = self._ready
-        if ready is not None and ready.has_room_for(len(slots)) and not isinstance(slots[0], Alone):
+        if ready is not None and ready.has_room_for(len(slots)):
             ready.resume_all(slots)
         else:
             self._hold(slots, is_exempt=not is_new, is_in_order=False)
@@ -348,17 +340,7 @@ class Link:
         connection = self._connection
         backlog = self._backlog
         assert connection is not None
-        if self._is_alone and connection.in_flight:
-            connection.tell_when_empty()
-            return
-        self._is_alone = False
         while (slot := backlog.first()) is not None:
-            if isinstance(slot, Alone):
-                if not connection.in_flight and connection.has_room:
-                    connection.resume_all(backlog.take(1))
-                    self._is_alone = True
-                connection.tell_when_empty()
-                return
             size = size_of(slot)
             if not connection.has_room_for(size):
                 return
@@ -409,7 +391,6 @@ class Link:
                 slot.future.set_exception(NotSentError(f"{self.name} ended the connection: {cause}"))
             return
         self._connection = self._ready = None
-        self._is_alone = False
         self._sent += connection.sent
         self._discarded += connection.discarded
         self._bytes_sent += connection.bytes_sent

@@ -115,22 +115,6 @@ class LakeArchive:
     def newest_batch(self, source: str, partition: int) -> int:
         return self.table.progress(archive_app(source, partition)) or 0
 
-    def has_batch(self, partition: int, number: int) -> bool:
-        return self.lookup.steadily(lambda: self._has_batch(partition, number))
-
-    def _has_batch(self, partition: int, number: int) -> bool:
-        for file in self.table.files():
-            batches, partitions = file.bounds("batch"), file.bounds("partition")
-            if batches is not None and not batches[0] <= number <= batches[1]:
-                continue
-            if partitions is not None and not partitions[0] <= partition <= partitions[1]:
-                continue
-            groups = range(len(self.lookup.footers.groups(file.path).ids))
-            table = self.lookup.footers.read(file.path, groups, ("partition", "batch"))
-            if (partition, number) in zip(*(column.to_pylist() for column in table.columns), strict=True):
-                return True
-        return False
-
     # -------------------------------------------------------------------------------------- reading
 
     def find(self, tx: str) -> ArchivedRecord | None:

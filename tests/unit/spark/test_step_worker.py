@@ -23,6 +23,7 @@ from penstock.spark.steps.executing import Plan
 from penstock.spark.steps.jobs import StepJobs
 from penstock.transactions import App, Pipeline
 from penstock.transactions.worker.outcomes import Done, Failed
+from tests.places import until
 
 
 class FakeSpark:
@@ -81,12 +82,6 @@ def new_app() -> App:
 async def ps(tmp_path: Path) -> AsyncIterator[penstock.Penstock]:
     async with penstock.open(f"embedded:{tmp_path / 'store.pen'}?durability=relaxed") as client:
         yield client
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def states(handles: list[Any]) -> list[str]:

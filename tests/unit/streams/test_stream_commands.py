@@ -1,6 +1,6 @@
 """What stands between a stream command and a server: who runs it, and the oddities of scripts.
 
-What the commands do is in tests/conformance/test_streams.py.
+What the commands do is in tests/conformance/streams.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from penstock.errors import CommandError, CommandTimeoutError
 from penstock.streams.commands import StreamCommands
 from penstock.streams.keys import stream_keys
 from penstock.testing import RealServer, ScriptedServer, open_scripted
+from tests.conformance.refusals import WRONGTYPE
 
 LARGEST = 2**53 - 1
 DAY_MS = 86_400_000
-WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 # ------------------------------------------------------------------------------ native commands
 

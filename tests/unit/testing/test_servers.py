@@ -15,6 +15,7 @@ import redis
 from penstock.errors import CommandError
 from penstock.protocol.slots import key_slot
 from penstock.testing import (
+    RealCluster,
     RealServer,
     ServerUnavailableError,
     find_server,
@@ -283,7 +284,7 @@ def test_a_cluster_needs_a_recent_server(tmp_path):
 
 
 def test_a_cluster_that_cannot_form_leaves_nothing_running(monkeypatch, valkey_server):
-    monkeypatch.setattr(servers.RealCluster, "_is_acquainted", lambda self, node: False)
+    monkeypatch.setattr(RealCluster, "_is_acquainted", lambda self, node: False)
     before = set(servers._running)
     with (
         pytest.raises(ServerUnavailableError, match="all nodes to know each other"),

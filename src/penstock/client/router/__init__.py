@@ -4,10 +4,11 @@
 module                role
 ====================  ==================================================================
 ``base``              the port that all routers have
-``topology``          who serves which slot; CLUSTER SLOTS and SHARDS, MOVED and ASK read
+``topology``          who serves which slot; CLUSTER SLOTS, MOVED and ASK read
 ``splitting``         one multi-key command to one part a slot, and the replies back to one;
                       which slot a command belongs to
 ``sentinel_replies``  what a Sentinel answers and announces, as values
+``racing``            several servers asked one after the other, the first answer counts
 ``reporting``         what a link's state means to an observer
 ``standalone``        one server
 ``cluster``           many: the router itself

@@ -13,12 +13,13 @@ replaced once, so what is asked must be harmless when asked twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from penstock.client.config import Settings
 from penstock.client.connection import Connection, Slot
 from penstock.client.dialing import Dialer
+from penstock.client.router.racing import first_answer
 from penstock.client.targets import Address
 from penstock.client.transports.base import Arguments
 from penstock.errors import (
@@ -34,9 +35,6 @@ from penstock.errors import (
 from penstock.protocol.replies import Reply
 
 T = TypeVar("T")
-
-#: What a candidate has before the next one is tried as well.
-_HEAD_START_S: Final = 0.25
 
 
 def address_named(name: str) -> Address:
@@ -77,7 +75,8 @@ class Backchannel:
 
         async with self._lock:
             self._check()
-            return await _first_success(candidates, attempt)
+            _, answer = await first_answer(candidates, attempt, _summary)
+            return answer
 
     def _check(self) -> None:
         if self._is_closed:
@@ -169,42 +168,7 @@ class Backchannel:
         return f"<Backchannel {self.address if is_open else 'not connected'}>"
 
 
-async def _first_success(
-    candidates: Sequence[Address], attempt: Callable[[Address], Coroutine[Any, Any, T]]
-) -> T:
-    waiting = list(dict.fromkeys(candidates))
-    running: dict[asyncio.Task[T], Address] = {}
-    errors: dict[Address, BaseException] = {}
-    try:
-        while waiting or running:
-            if waiting:
-                address = waiting.pop(0)
-                running[asyncio.create_task(attempt(address))] = address
-            done, _ = await asyncio.wait(
-                running, timeout=_HEAD_START_S if waiting else None, return_when=asyncio.FIRST_COMPLETED
-            )
-            for task in done:
-                address = running.pop(task)
-                error = task.exception()
-                if error is None:
-                    return task.result()
-                errors[address] = error
-        raise _summary(errors)
-    finally:
-        await _cancelled(running)
-
-
-async def _cancelled(tasks: dict[asyncio.Task[T], Address]) -> None:
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)
-    for task in tasks:
-        if not task.cancelled():
-            task.exception()  # seen: another candidate was faster
-
-
-def _summary(errors: dict[Address, BaseException]) -> BaseException:
+def _summary(errors: dict[Address, Exception]) -> Exception:
     for error in errors.values():
         if isinstance(error, AuthenticationError | ConfigError):
             return error

@@ -34,6 +34,7 @@ from penstock.client.connection import Slot
 from penstock.client.dialing import Dialer
 from penstock.client.link import Dial, Link
 from penstock.client.policies import NoReconnect
+from penstock.client.router.racing import first_answer
 from penstock.client.router.sentinel_replies import (
     ReplicaPeer,
     SentinelRole,
@@ -45,9 +46,6 @@ from penstock.client.router.sentinel_replies import (
 )
 from penstock.client.targets import Address
 from penstock.errors import AuthenticationError, CommandError, ConfigError, NotSentError, PenstockError
-
-#: How long one sentinel may be silent before the next is asked too.
-_PATIENCE_S: Final = 0.25
 
 _Answer = TypeVar("_Answer")
 
@@ -149,33 +147,11 @@ class Sentinels:
 
     async def _first_answer(self, ask: Callable[[Address], Coroutine[Any, Any, _Answer]]) -> _Answer:
         """Ask one after the other (A1)."""
-        waiting = list(self._order)
-        asked: dict[asyncio.Task[_Answer], Address] = {}
-        failures: dict[Address, PenstockError] = {}
-        try:
-            while waiting or asked:
-                if waiting:
-                    sentinel = waiting.pop(0)
-                    asked[asyncio.create_task(ask(sentinel))] = sentinel
-                done, _ = await asyncio.wait(
-                    asked, timeout=_PATIENCE_S if waiting else None, return_when=asyncio.FIRST_COMPLETED
-                )
-                for task in done:
-                    sentinel = asked.pop(task)
-                    try:
-                        answer = task.result()
-                    except PenstockError as error:
-                        failures[sentinel] = error
-                    else:
-                        self.prefer(sentinel)
-                        return answer
-        finally:
-            for task in asked:
-                task.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
-        raise self._no_answer(failures)
+        sentinel, answer = await first_answer(self._order, ask, self._no_answer)
+        self.prefer(sentinel)
+        return answer
 
-    def _no_answer(self, failures: dict[Address, PenstockError]) -> PenstockError:
+    def _no_answer(self, failures: dict[Address, Exception]) -> Exception:
         reasons = "; ".join(
             str(error) if str(sentinel) in str(error) else f"{sentinel}: {error}"
             for sentinel, error in failures.items()

@@ -2,7 +2,7 @@
 
 How an announced address is read
 --------------------------------
-By ``resolve`` for MOVED and ASK, and in the same way for CLUSTER SLOTS and CLUSTER SHARDS:
+By ``resolve`` for MOVED and ASK, and in the same way for CLUSTER SLOTS:
 
 ==================  ==========================================  ========================
 host announced      when a server says so                       host used
@@ -22,8 +22,7 @@ Which nodes count
 -----------------
 A primary counts when it has slots, even while it is failing: the slots are still its own, and
 the client waits or retries. A replica counts when it can answer, so not while it is failing or
-has nothing to show yet. CLUSTER SLOTS leaves such replicas out by itself; CLUSTER SHARDS says
-``fail`` or ``loading`` and we leave them out. Both commands therefore give the same map.
+has nothing to show yet: CLUSTER SLOTS leaves such replicas out by itself.
 
 Rules:
 
@@ -37,7 +36,7 @@ This module does no I/O and knows nothing of connections, nor of when to ask aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -61,9 +60,6 @@ ROLES: Final[Mapping[str, Role]] = {
 }
 
 _UNKNOWN_HOST: Final = "?"
-#: Which of several primaries of one shard owns its slots: after a failover the old one may still be listed.
-_HEALTH_RANKS: Final = {"online": 0, "loading": 1}
-_WORST_RANK: Final = 2
 
 
 def as_announced(host: str, port: int) -> Address:
@@ -116,7 +112,7 @@ class Diff:
 
 
 class SlotMap:
-    """Slot to primary and replicas. Made by ``from_slots``, ``from_shards`` or ``empty``."""
+    """Slot to primary and replicas. Made by ``from_slots`` or ``empty``."""
 
     def __init__(
         self,
@@ -142,18 +138,6 @@ class SlotMap:
         draft = _Draft(asked_host, address_map)
         for index, entry in enumerate(items_of(reply, "the reply to CLUSTER SLOTS")):
             draft.add_slots_entry(entry, f"entry {index} of CLUSTER SLOTS")
-        return draft.finished()
-
-    @staticmethod
-    def from_shards(
-        reply: Reply, *, asked_host: str, tls: bool = False, address_map: AddressMap = as_announced
-    ) -> SlotMap:
-        """Read CLUSTER SHARDS, as RESP2 or RESP3 gives it. A node without the wanted kind of port
-        is reached through the one it has, as behind a proxy that ends TLS.
-        """
-        draft = _Draft(asked_host, address_map)
-        for index, shard in enumerate(items_of(reply, "the reply to CLUSTER SHARDS")):
-            draft.add_shard(shard, tls, f"shard {index} of CLUSTER SHARDS")
         return draft.finished()
 
     def __repr__(self) -> str:
@@ -286,31 +270,6 @@ class _Draft:
             items[0], items[1], metadata.get("ip"), items[2] if len(items) > 2 else "", role, what
         )
 
-    def add_shard(self, shard: Reply, tls: bool, what: str) -> None:
-        """``{slots: [first, last, …], nodes: [{…}, …]}``; a map, or the same flat."""
-        fields = fields_of(shard, what)
-        primaries: list[tuple[int, Node | None]] = []
-        replicas: list[Node | None] = []
-        for number, value in enumerate(items_of(fields.get("nodes"), f"the nodes of {what}")):
-            role, rank, node = self._shard_node(value, tls, f"node {number} of {what}")
-            if role == "primary":
-                primaries.append((rank, node))
-            elif rank == 0:
-                replicas.append(node)
-        owner = min(primaries, key=lambda each: each[0])[1] if primaries else None
-        self._assign(items_of(fields.get("slots"), f"the slots of {what}"), owner, replicas, what)
-
-    def _shard_node(self, value: Reply, tls: bool, what: str) -> tuple[Role, int, Node | None]:
-        fields = fields_of(value, what)
-        health = text_of(fields.get("health", "online"), f"the health of {what}")
-        role = ROLES.get(text_of(fields.get("role"), f"the role of {what}"))
-        if role is None:
-            raise malformed(f"the role of {what}", "master or replica", fields["role"])
-        wanted, other = ("tls-port", "port") if tls else ("port", "tls-port")
-        port = fields.get(wanted, fields.get(other))
-        node = self._node(fields.get("endpoint"), port, fields.get("ip"), fields.get("id", ""), role, what)
-        return role, _HEALTH_RANKS.get(health, _WORST_RANK), node
-
     def _node(
         self, host: Reply, port: Reply, ip: Reply, node_id: Reply, role: Role, what: str
     ) -> Node | None:
@@ -331,16 +290,13 @@ class _Draft:
         return known
 
     def _assign(
-        self, bounds: Sequence[Reply], owner: Node | None, replicas: Iterable[Node | None], what: str
+        self, bounds: list[Reply], owner: Node | None, replicas: Iterable[Node | None], what: str
     ) -> None:
-        """Give ranges of slots to a primary. Were a slot given twice, the last holds; MOVED corrects it."""
-        if len(bounds) % 2:
-            raise malformed(f"the slots of {what}", "pairs of a first and a last slot", bounds)
-        slots = [_slot_of(bound, f"a slot of {what}") for bound in bounds]
-        for first, last in zip(slots[::2], slots[1::2], strict=True):
-            if first > last:
-                raise malformed(f"the slots of {what}", "ranges that begin before they end", bounds)
-            self._owners[first : last + 1] = [owner] * (last + 1 - first)
+        """Give a range to a primary. Were a slot given twice, the last holds; MOVED corrects it."""
+        first, last = (_slot_of(bound, f"a slot of {what}") for bound in bounds)
+        if first > last:
+            raise malformed(f"the slots of {what}", "ranges that begin before they end", bounds)
+        self._owners[first : last + 1] = [owner] * (last + 1 - first)
         if owner is not None:
             followers = self._replicas.setdefault(owner.address, {})
             followers.update((node, None) for node in replicas if node is not None)

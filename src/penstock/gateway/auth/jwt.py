@@ -69,10 +69,6 @@ class JwtRule:
         self.leeway_s = leeway_s
         self.identity = self._identity()
 
-    def with_claims(self, claims: Mapping[str, str | Sequence[str]]) -> JwtRule:
-        """The same rule with other claims, as another channel has them; keys are not loaded again."""
-        return JwtRule(self.issuers, self.audiences, self.keys, claims, self.leeway_s)
-
     def _identity(self) -> bytes:
         content = (
             sorted(self.issuers),

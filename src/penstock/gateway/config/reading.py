@@ -149,7 +149,7 @@ class Reader:
             if key.name == _REGEX_FIELD:
                 regex = known[key.name]
                 names = None if regex is BROKEN else frozenset(regex.groupindex)
-                inner = dataclasses.replace(place, names=names, has_regex=True)
+                inner = dataclasses.replace(place, names=names)
         whole = {name: part for name, part in known.items() if part is not BROKEN}
         made = model(**whole) if len(whole) == len(known) else _partial(model, whole)
         for check in (check for base in model.__mro__ for check in self.checks.get(base, ())):

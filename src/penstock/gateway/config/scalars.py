@@ -53,7 +53,6 @@ class Place:
     path: str
     #: Named groups of the nearest regex; ``None`` while that could not be read.
     names: frozenset[str] | None = frozenset()
-    has_regex: bool = False
     #: The name under which the nearest mapping of free names holds this.
     nearest_key: str = ""
 

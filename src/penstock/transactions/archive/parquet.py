@@ -92,13 +92,6 @@ class ParquetArchive:
         with translated(path):
             return _number_in(path.read_bytes(), path) if path.exists() else 0
 
-    def has_batch(self, partition: int, number: int) -> bool:
-        return any(
-            file.name is not None and (file.name.partition, file.name.batch) == (partition, number)
-            for _, day in self._files.days()
-            for file in self._files.of_day(day)
-        )
-
     @contextmanager
     def _role(self, batch: ArchiveBatch) -> Iterator[None]:
         """Alone with this partition, as long as no later batch was begun."""

@@ -151,9 +151,6 @@ class ArchiveSink(Protocol):
     def newest_batch(self, source: str, partition: int) -> int:
         """Number of the newest batch that anybody began to write; 0 for none."""
 
-    def has_batch(self, partition: int, number: int) -> bool:
-        """Whether the archive has something that was written with this batch."""
-
     def find(self, tx: str) -> ArchivedRecord | None:
         """The last run of a transaction."""
 

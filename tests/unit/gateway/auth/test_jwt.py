@@ -540,13 +540,3 @@ def test_what_is_remembered_cannot_be_changed() -> None:
 def test_rules_that_make_no_sense(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         rule(**changes)
-
-
-def test_a_rule_for_another_channel_shares_its_keys() -> None:
-    attic = rule(claims={"room": "lobby"}, keys={"HS256": [SECRET], "none": []}).with_claims(
-        {"room": "attic"}
-    )
-    assert verify(sign(claims(room="attic")), attic)
-    with pytest.raises(AuthRejected, match="room"):
-        verify(sign(claims(room="lobby")), attic)
-    assert attic.identity == rule(claims={"room": "attic"}, keys={"none": [], "HS256": [SECRET]}).identity

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock.gateway.observing.outlet import Outlet
+from tests.places import wait_until
 
 
 @pytest.fixture
@@ -24,22 +25,15 @@ def pipe() -> Iterator[tuple[int, int]]:
             pass
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)
-
-
 def test_lines_arrive_in_order_and_by_themselves(tmp_path: Path):
     path = tmp_path / "log"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
     outlet = Outlet(descriptor, flush_interval_s=0.01)
     for number in range(100):
         outlet.put(b"%d\n" % number)
-    until(lambda: path.read_bytes().count(b"\n") == 100)
+    wait_until(lambda: path.read_bytes().count(b"\n") == 100)
     outlet.put(b"after a while\n")
-    until(lambda: path.read_bytes().endswith(b"after a while\n"))
+    wait_until(lambda: path.read_bytes().endswith(b"after a while\n"))
     outlet.close()
     os.close(descriptor)
     assert path.read_bytes() == b"".join(b"%d\n" % number for number in range(100)) + b"after a while\n"
@@ -69,7 +63,7 @@ def test_a_reader_that_does_not_read_holds_up_nobody(pipe: tuple[int, int]):
     assert "dropped" in repr(outlet)
     # Once somebody reads, the thread comes to its end.
     os.set_blocking(pipe[0], False)
-    until(lambda: _drained(pipe[0]) and outlet._thread is not None and not outlet._thread.is_alive())
+    wait_until(lambda: _drained(pipe[0]) and outlet._thread is not None and not outlet._thread.is_alive())
 
 
 def _drained(descriptor: int) -> bool:
@@ -85,9 +79,9 @@ def test_a_descriptor_that_fails_costs_its_lines_only(pipe: tuple[int, int]):
     os.close(pipe[0])
     outlet = Outlet(pipe[1], flush_interval_s=0.0)
     outlet.put(b"a\nb\n")
-    until(lambda: outlet.dropped == 2)
+    wait_until(lambda: outlet.dropped == 2)
     outlet.put(b"c\n")
-    until(lambda: outlet.dropped == 3)
+    wait_until(lambda: outlet.dropped == 3)
     outlet.close(10)
 
 

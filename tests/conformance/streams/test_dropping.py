@@ -1,33 +1,19 @@
-"""TDROP, kept producers and TINFO PRODUCER, on every place where streams are (see ``test_streams``)."""
+"""TDROP, kept producers and TINFO PRODUCER."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from typing import Any
 
 import pytest
 
-from tests.conformance import test_streams
-from tests.conformance.test_streams import (
-    DEADLINE_S,
-    INVALID,
-    NOT_INTEGER,
-    SYNTAX,
-    WRONGTYPE,
-    Store,
-    offsets,
-    running,
-)
+from tests.conformance.refusals import NOT_INTEGER, SYNTAX, WRONGTYPE
+from tests.conformance.streams.stores import DEADLINE_S, INVALID, Store, offsets, running
+from tests.effort import seed_of
 
-SEED = int(os.environ.get("PENSTOCK_STREAM_SEED", random.randrange(1 << 32)))
+SEED = seed_of("PENSTOCK_STREAM_SEED")
 LATER = ("RETRY", 600_000, 0)
-
-cluster_url = test_streams.cluster_url
-server_url = test_streams.server_url
-url = test_streams.url
-db = test_streams.db
 
 
 async def present(db: Store) -> list[int | None]:

@@ -1,9 +1,7 @@
-"""TSCAN on every backend (``test_streams`` has the list): the same messages as TREAD, as columns.
+"""TSCAN: the same messages as TREAD, as columns.
 
 Where blocks and pages end is the backend's business; what is in them, and where to go on, is not.
 """
-
-# ruff: noqa: F811 — a test asks for a fixture by the name under which it was imported
 
 from __future__ import annotations
 
@@ -13,17 +11,8 @@ from typing import Any
 import pytest
 
 from tests.columns import rows_of, size_of
-from tests.conformance.test_streams import (  # noqa: F401 — the fixtures of every backend
-    INVALID,
-    NOT_INTEGER,
-    SYNTAX,
-    WRONGTYPE,
-    Store,
-    cluster_url,
-    db,
-    server_url,
-    url,
-)
+from tests.conformance.refusals import NOT_INTEGER, SYNTAX, WRONGTYPE
+from tests.conformance.streams.stores import INVALID, Store
 
 NATIVE = ("embedded", "server")
 

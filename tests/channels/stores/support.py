@@ -1,15 +1,18 @@
-"""What the tests of several stores share (there is no test here): places, and stores that fail on demand."""
+"""What the tests of several stores share: places, and stores that fail on demand."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import penstock
 from penstock.channels import Batch, ChannelStore
-from penstock.channels.stores import ChannelStores
+from penstock.channels.receipts import unwrap
+from penstock.channels.stores import STORE_BREAKER, ChannelStores
+from penstock.clock import ManualClock
 from penstock.errors import OutcomeUnknownError
 from penstock.testing.servers import RealServer
 
@@ -67,6 +70,10 @@ class Faulty:
         return call
 
 
+def embedded_urls(tmp_path: Path, names: str) -> dict[str, str]:
+    return {name: f"embedded:{tmp_path / name}.pen?durability=relaxed" for name in names}
+
+
 @asynccontextmanager
 async def opened(urls: dict[str, str], quorum: int, **settings: Any) -> AsyncIterator[ChannelStores]:
     """Stores by name at these places. What is slow on a busy machine is not taken for dead."""
@@ -84,6 +91,23 @@ def child(stores: ChannelStores, name: str) -> Faulty:
     found = stores.members[name].store
     assert isinstance(found, Faulty)
     return found
+
+
+def cut(stores: ChannelStores, *names: str, fault: str = "lost") -> None:
+    for name in names:
+        child(stores, name).fault = fault
+
+
+def heal(stores: ChannelStores, clock: ManualClock) -> None:
+    """Everybody answers again, and breakers may find out."""
+    for name in stores.members.names:
+        child(stores, name).fault = ""
+    clock.advance_ms(STORE_BREAKER.max_open_ms)
+
+
+def parts(receipt: str | None) -> list[str]:
+    assert receipt is not None
+    return sorted(unwrap(receipt))
 
 
 def ids(batch: Batch) -> list[str]:

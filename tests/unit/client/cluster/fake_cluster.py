@@ -9,7 +9,7 @@ it.draw((0, 16383, 2))                               # from now on every node sa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from penstock.client.config import Settings
@@ -21,11 +21,17 @@ from penstock.client.targets import Address
 from penstock.client.transports.scripted import ScriptedServer
 from penstock.errors import NotSentError
 from penstock.protocol.slots import key_slot
+from tests.places import until
+from tests.unit.client.waiting import nothing_left_behind
 
 #: First slot, last slot, port of the primary, ports of its replicas.
 Range = tuple[int, ...]
 
 THIRDS: tuple[Range, ...] = ((0, 5460, 1), (5461, 10922, 2), (10923, 16383, 3))
+#: Node 3 has taken the place of node 1.
+ONE_REPLACED = ((0, 5460, 3), *THIRDS[1:])
+#: Nodes 4, 5 and 6 follow 1, 2 and 3.
+WITH_REPLICAS = ((0, 5460, 1, 4), (5461, 10922, 2, 5), (10923, 16383, 3, 6))
 
 #: A key of each node's slots, as ``THIRDS`` has them.
 KEYS = {1: "b", 2: "c", 3: "a"}
@@ -138,11 +144,15 @@ class FakeCluster:
     async def close(self) -> None:
         for router in self.routers:
             await router.close()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not tasks, f"left behind: {tasks}"
+        nothing_left_behind()
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)
+def figures(router: ClusterRouter) -> tuple[int, int]:
+    """Redirections and refreshes so far."""
+    statistics = router.statistics()
+    return statistics["redirections"], statistics["refreshes"]
+
+
+def asked(router: ClusterRouter, port: int, arguments: tuple[str, ...]) -> Coroutine[Any, Any, Any]:
+    """A question to one server."""
+    return router.backchannel.ask([Address("host", port)], arguments, lambda _, reply: reply)
