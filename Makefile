@@ -19,10 +19,11 @@ SOAK := tests/crash tests/model tests/fuzz $(addprefix tests/,channels/test_rand
 # What the benchmarks are told (BENCH_ARGS="streams spark.source --scale 0.1"), and whether they write their page.
 BENCH_ARGS ?=
 WRITE ?=
-# What `make fuzz` sends, for how long, and which numbers it draws.
+# What `make fuzz` sends; for how long it and `make chaos` go on, and which numbers they draw.
 TARGET ?= all
 MINUTES ?= 5
 SEED ?=
+CHAOS_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -35,7 +36,7 @@ DOCS := .[docs]
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-browser soak fuzz check format bench bench-large docs clean
+.PHONY: help run test test-browser soak fuzz chaos check format bench bench-large docs clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -46,7 +47,7 @@ run: $(VENV)/.stamp-run ## a sample shop, and the console to watch it with (DEMO
 	@exec $(BIN)/penstock demo $(DEMO) --port $(PORT) --http-port $(HTTP_PORT) $(RUN_ARGS)
 
 # Tests start hundreds of processes, each of which would compile everything anew if bytecode were not kept.
-test test-browser soak bench bench-large: export PYTHONDONTWRITEBYTECODE :=
+test test-browser soak chaos bench bench-large: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(VENV)/.stamp-dev ## run all tests (PYTEST_ARGS="-k lists -x")
 	@$(BIN)/python -m pytest -m "not soak" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
@@ -64,6 +65,9 @@ soak: $(VENV)/.stamp-dev ## hours of random tests and kills (EFFORT=, SOAK_SECON
 
 fuzz: $(VENV)/.stamp-dev ## hostile input (TARGET=, MINUTES=, SEED=)
 	@$(BIN)/python -m tests.fuzz $(TARGET) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+chaos: $(VENV)/.stamp-dev ## faults of every kind under load, then the books (MINUTES=, SEED=, CHAOS_ARGS=)
+	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(CHAOS_ARGS)
 
 check: $(VENV)/.stamp-dev ## lint, formatting, types, import contracts, links of the documentation, secrets, dependencies
 	@$(BIN)/ruff check

@@ -16,6 +16,7 @@ from typing import Final
 __all__ = ["CONTEXT", "ForkServerProcess"]
 
 _PRELOADED: Final = [
+    "tests.chaos.crews",
     "tests.client.chaos_peers",
     "tests.crash.channel_workers",
     "tests.crash.gateway_clients",

@@ -21,12 +21,13 @@ class Books:
     lines: dict[str, list[list[Any]]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, directory: Path) -> Books:
+    def read(cls, directory: Path, prefix: str = "") -> Books:
+        """``prefix``: how the names of these logs begin."""
         books = cls({channel: [] for channel in CHANNELS})
         for publisher in PUBLISHERS:
-            books.add_publisher(read_lines(directory / f"{publisher}.log"))
+            books.add_publisher(read_lines(directory / f"{prefix}{publisher}.log"))
         for subscriber in SUBSCRIBERS:
-            books.lines[subscriber] = list(read_lines(directory / f"{subscriber}.log"))
+            books.lines[subscriber] = list(read_lines(directory / f"{prefix}{subscriber}.log"))
         return books
 
     def add_publisher(self, lines: Iterable[list[Any]]) -> None:
@@ -53,20 +54,23 @@ def judge(books: Books) -> list[str]:
 def judge_subscriber(name: str, lines: list[list[Any]]) -> list[str]:
     """Every batch begins behind what was acknowledged, and has no gaps."""
     broken: list[str] = []
-    # An acknowledgement that was not confirmed may have happened: then the cursor is in one of two places.
-    cursors = {0}
+    cursor = 0
+    # What was not confirmed may have happened, or happen yet: it may be on its way while its sender is dead.
+    unsure: set[int] = set()
     for kind, value in lines:
         if kind == "ack":
-            cursors.add(value)
+            unsure.add(value)
         elif kind == "acked":
-            cursors = {value}
+            cursor = value
         else:
             clocks = [clock for _, clock in value]
             if clocks != list(range(clocks[0], clocks[0] + len(clocks))):
                 broken.append(f"{name} got a batch with gaps or out of order: {clocks}")
-            if clocks[0] - 1 not in cursors:
-                broken.append(f"{name} got {clocks[0]} first, although it had acknowledged {sorted(cursors)}")
-            cursors = {clocks[0] - 1}
+            if clocks[0] - 1 not in {cursor, *unsure}:
+                known = sorted({cursor, *unsure})
+                broken.append(f"{name} got {clocks[0]} first, although it had acknowledged {known}")
+            cursor = clocks[0] - 1
+        unsure = {clock for clock in unsure if clock > cursor}
     return broken
 
 

@@ -9,20 +9,19 @@ A worker keeps its name and its log over all its lives. A line is a JSON array, 
     ["acked", clock]                   after it was confirmed
 
 So a *publish* or an *ack* without its confirmation may have happened or not. A publisher whose life ended
-between the two repeats itself, as a program should. They must not import pytest: many of them are started.
+between the two repeats itself, as a program should; so does everybody while the store is away. They must not
+import pytest: many of them are started.
 """
 
 from __future__ import annotations
 
-import asyncio
-import random
-import traceback
-from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-import penstock
-from tests.crash.stream_workers import StreamLog, read_lines
+from tests.crash import lives
+from tests.crash.lives import Life, persistently, repeatedly
+from tests.crash.stream_workers import read_lines
 
 CHANNELS: Final = ("one", "two")
 #: subscriber -> its channel
@@ -43,54 +42,52 @@ def _last_try(path: Path) -> tuple[int, list[str] | None, str]:
     return used, open_ids, channel
 
 
-async def publish(ps: penstock.Penstock, diary: StreamLog, worker: str, chance: random.Random) -> None:
+async def publish(life: Life) -> None:
     """Publish for ever, one to four messages at a time."""
+    chance, diary = life.chance, life.diary
     used, again, channel = _last_try(diary.path)
     while True:
         if again is not None:
             names, again = again, None
         else:
             count, channel = chance.choice((1, 1, 2, 4)), chance.choice(CHANNELS)
-            names = [f"{worker}-{used + number}" for number in range(count)]
+            names = [f"{life.name}-{used + number}" for number in range(count)]
         used += len(names)
+        room = life.ps.channel(channel)
         diary.write("publish", channel, names)
-        await ps.channel(channel).publish_many([(name, {"text": name}) for name in names])
+        await persistently(partial(room.publish_many, [(name, {"text": name}) for name in names]))
         diary.write("published", channel, names)
         if chance.random() < 0.05:  # somebody who repeats what was confirmed
-            assert not any(await ps.channel(channel).publish_many([(name, "again") for name in names]))
+            repeated = partial(room.publish_many, [(name, "again") for name in names])
+            assert not any(await persistently(repeated))
+        await life.pause()
 
 
-async def subscribe(ps: penstock.Penstock, diary: StreamLog, worker: str, chance: random.Random) -> None:
+async def subscribe(life: Life) -> None:
     """Fetch for ever, and acknowledge most of it."""
-    alice = ps.channel(SUBSCRIBERS[worker]).subscription(worker)
+    chance, diary = life.chance, life.diary
+    alice = life.ps.channel(SUBSCRIBERS[life.name]).subscription(life.name)
     while True:
-        batch = await alice.fetch(chance.choice((1, 5, 64)), timeout_ms=chance.choice((0, 20, 1_000)))
-        if batch.receipt is None:
-            continue
-        diary.write("got", [[message.id, message.clock] for message in batch.messages])
-        fate = chance.random()
-        if fate < 0.8:
-            clock = batch.messages[-1].clock
-            diary.write("ack", clock)
-            assert await alice.ack(batch)
-            diary.write("acked", clock)
-        elif fate < 0.9:
-            assert await alice.nack(batch, delay_ms=chance.choice((0, 5, 50)))
-
-
-Role = Callable[[penstock.Penstock, StreamLog, str, random.Random], Awaitable[None]]
-
-
-async def _live(store: str, log: Path, seed: int) -> None:
-    role: Role = publish if log.stem in PUBLISHERS else subscribe
-    async with penstock.open(url_of(Path(store))) as ps:
-        await role(ps, StreamLog(log), log.stem, random.Random(seed))
+        limit, timeout_ms = chance.choice((1, 5, 64)), chance.choice((0, 20, 1_000))
+        batch = await persistently(partial(alice.fetch, limit, timeout_ms=timeout_ms))
+        if batch.receipt is not None:
+            diary.write("got", [[message.id, message.clock] for message in batch.messages])
+            fate = chance.random()
+            if fate < 0.8:
+                clock = batch.messages[-1].clock
+                diary.write("ack", clock)
+                is_news, attempts = await repeatedly(partial(alice.ack, batch))
+                assert is_news or attempts > 1
+                diary.write("acked", clock)
+            elif fate < 0.9:
+                is_news, attempts = await repeatedly(
+                    partial(alice.nack, batch, delay_ms=chance.choice((0, 5, 50)))
+                )
+                assert is_news or attempts > 1
+        await life.pause()
 
 
 def work(store: str, log: str, seed: int) -> None:
-    """The whole life of a worker process. What goes wrong stands beside its log."""
-    try:
-        asyncio.run(_live(store, Path(log), seed))
-    except BaseException:
-        Path(log).with_suffix(".error").write_text(traceback.format_exc())
-        raise
+    """The whole life of a worker process."""
+    role = publish if Path(log).stem in PUBLISHERS else subscribe
+    lives.live(role, url_of(Path(store)), log, seed)

@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import penstock
 import penstock.blocking
@@ -28,6 +28,9 @@ from penstock.spark.steps import SparkWorker, spark_step
 from penstock.transactions import App, Pipeline
 
 app = App()
+
+#: In a row, of one thread.
+_MOST_FAILURES: Final = 4
 
 
 @spark_step(app, "score", kind="python", linger_ms=50)
@@ -44,18 +47,26 @@ def tell(what: str) -> None:
 
 
 def repeatedly(name: str, run_once: Callable[[], Any]) -> None:
-    """In a thread, for ever; what fails ends the program: another one is started."""
+    """In a thread, for ever. What fails again and again ends the program: another one is started.
+
+    A few failures are borne, since a busy machine may take longer to start a Python worker than Spark waits.
+    """
 
     def go() -> None:
-        try:
-            while True:
+        failures = 0
+        while failures < _MOST_FAILURES:
+            try:
                 report = run_once()
+                failures = 0
                 if report.rows:
                     tell(f"{name} {report.rows}")
-                threading.Event().wait(0.05)
-        except BaseException as error:  # noqa: BLE001 - whatever it was
-            tell(f"failed {name}: {type(error).__name__}: {error}")
-            os._exit(1)
+                pause_s = 0.05
+            except BaseException as error:  # noqa: BLE001 - whatever it was
+                tell(f"failed {name}: {type(error).__name__}: {error}")
+                failures += 1
+                pause_s = 0.5
+            threading.Event().wait(pause_s)
+        os._exit(1)
 
     threading.Thread(target=go, daemon=True).start()
 
@@ -69,8 +80,8 @@ async def work(url: str, spark: Any) -> None:
         await worker.run()
 
 
-def main() -> None:
-    url, root, master = sys.argv[1:4]
+def main(url: str, root: str, master: str) -> None:
+    """Until it is killed."""
     spark = session("crash", master=master, conf={"spark.driver.memory": "1g", "spark.executor.memory": "1g"})
     lake = Lake.open(root)
     store = penstock.blocking.open(url).connect()
@@ -79,6 +90,7 @@ def main() -> None:
     archive = ArchiveJob(ArchiveOptions(batch=50, lock1_ms=500, lock2_ms=1_000))
     repeatedly("exported", lambda: export.run_once(context))
     repeatedly("archived", lambda: archive.run_once(context))
+    # Here and not in its thread: which session is the active one, Spark knows by thread.
     copy = (
         spark.readStream.format("penstock")
         .options(url=url, stream="orders", maxMessagesPerBatch="300")
@@ -97,4 +109,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:4])

@@ -30,10 +30,11 @@ class Books:
     done: dict[Try, list[tuple[Any, int]]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, directory: Path) -> Books:
+    def read(cls, directory: Path, prefix: str = "") -> Books:
+        """``prefix``: how the names of these logs begin; the rest is the name of the worker."""
         books = cls()
-        for path in sorted(directory.glob("*.log")):
-            books._add(path.stem, read_lines(path))
+        for path in sorted(directory.glob(f"{prefix}*.log")):
+            books._add(path.stem.removeprefix(prefix), read_lines(path))
         return books
 
     def _add(self, worker: str, lines: Iterable[list[Any]]) -> None:
@@ -94,9 +95,14 @@ def judge_writes(books: Books, session: LocalSession) -> list[str]:
 def _judge_stream(stream: str, books: Books, session: LocalSession) -> list[str]:
     (first, last), *rows = session.execute("TREAD", stream, 1, _ALL, "WITHINFO", "SKIPNULL")
     there = {offset: (tag.decode(), entry and entry.decode()) for offset, tag, entry in rows}
+    return judge_stream(stream, books, there, first, last)
+
+
+def judge_stream(stream: str, books: Books, there: dict[int, Message], first: int, last: int) -> list[str]:
+    """The same of one stream: ``there`` is what it has, by offset, ``first`` and ``last`` what it says."""
     broken: list[str] = []
-    if stream == "plain" and list(there) != list(range(1, last + 1)):
-        broken.append(f"plain has holes, and should have {last} messages")
+    if stream not in ("short", "tags") and list(there) != list(range(1, last + 1)):
+        broken.append(f"{stream} has holes, and should have {last} messages")
     if stream == "short" and len(there) < LEFT <= last:
         broken.append(f"short has {len(there)} messages left")
     given: dict[int, Message] = {}
@@ -164,7 +170,7 @@ def judge_group(
         for offset, times in Counter(letters).items()
         if times > 1
     ]
-    if stream == "plain":
+    if stream not in ("short", "tags"):
         lost = set(range(1, last + 1)) - sure.keys() - unsure - {*drained, *letters}
         broken += [
             f"{stream} {group}: {offset} was never acknowledged and never came again" for offset in lost
@@ -182,6 +188,13 @@ def _judge_deliveries(stream: str, group: str, books: Books) -> list[str]:
     if stream != "short":
         broken += [f"{stream} {group}: {offset} was pending and is gone" for offset in gone]
     return broken
+
+
+def judge_ends(stream: str, group: str, last: int, acked: int, given_up: int, lost: int) -> list[str]:
+    """By what a group has counted: every message was acknowledged or given up, exactly once."""
+    if (acked + given_up, lost) == (last, 0):
+        return []
+    return [f"{stream} {group} has {acked} + {given_up} ends of {last} messages, and {lost} are lost"]
 
 
 def judge_once(books: Books) -> list[str]:

@@ -24,7 +24,7 @@ import os
 import random
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -88,9 +88,15 @@ def command_of(what: str, worker: str, number: int) -> list[Any]:
     return ["TWRITE", stream, *options, "ENTRIES", *(word for message in messages for word in message)]
 
 
-def write(door: Door, diary: Log, worker: str, chance: random.Random) -> None:
+def write(
+    door: Door,
+    diary: Log,
+    worker: str,
+    chance: random.Random,
+    streams: Sequence[str] = ("plain", "short", "tags", "tags"),
+) -> None:
     while True:
-        stream = chance.choice(("plain", "short", "tags", "tags"))
+        stream = chance.choice(streams)
         what = f"{stream} {chance.choice(('one', 'one', 'one', 'bulk', 'tombstones'))}"
         _try(door, diary, what, lambda number, what=what: command_of(what, worker, number))
 
@@ -123,11 +129,17 @@ def _numbers(path: Path) -> Iterator[int]:
 # ------------------------------------------------------------------------------- reading
 
 
-def read(door: Door, diary: Log, worker: str, chance: random.Random) -> None:
+def read(
+    door: Door,
+    diary: Log,
+    worker: str,
+    chance: random.Random,
+    groups: Mapping[str, Sequence[str]] = GROUPS,
+) -> None:
     """Read for groups, and acknowledge most of it."""
     while True:
-        stream = chance.choice(list(GROUPS))
-        group = chance.choice(GROUPS[stream])
+        stream = chance.choice(list(groups))
+        group = chance.choice(groups[stream])
         command = [
             "TREAD",
             stream,
@@ -189,6 +201,11 @@ class StreamLog(Log):
         self.path = path
         if not path.read_bytes().endswith(b"\n"):
             os.write(self._fd, b"\n")  # ends the line that was torn, or nothing
+
+    def count_on(self) -> None:
+        """Number tries behind those of earlier lives."""
+        tried = (line[1] for line in read_lines(self.path) if line[0] == "try")
+        self._number = max(tried, default=0)
 
 
 def read_lines(path: Path) -> Iterator[list[Any]]:

@@ -3,14 +3,7 @@
 Processes start (some through gateways), work, set switches, archive and send webhooks on one store, and are
 killed and replaced at random; so is the store itself, where it is a process (``transaction_workers`` has what
 they do). Then nobody is killed any more until everything that was confirmed is in the archive, and the books
-are judged:
-
-1. Every start that was confirmed is one transaction, which ended as its pipeline must, and no other exists.
-2. Each step has succeeded once; what failed was undone once.
-3. Each side effect has happened; after ``once`` had noted it, never again.
-4. The stream has what each step wrote with its success, once.
-5. Each end was told by webhook, at least once, always under the same id.
-6. The archive holds each transaction once, children too, and the store none.
+are judged (``transaction_ledger`` has the promises).
 
     PENSTOCK_CRASH_SECONDS   how long; 4 unless given
     PENSTOCK_CRASH_SEED      the random choices of an earlier run, which prints it
@@ -25,7 +18,6 @@ import random
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,11 +27,10 @@ import pytest
 
 import penstock
 from penstock.testing.servers import RealServer, find_server
-from penstock.transactions.archive import ArchiveQuery, open_archive
-from penstock.transactions.model import Transaction
 from tests.crash import gateway_worker, transaction_workers
 from tests.crash.stream_workers import read_lines
-from tests.crash.transaction_workers import EFFECTS, ENDINGS, NAMES, STARTERS, STREAM
+from tests.crash.transaction_ledger import Books, judge
+from tests.crash.transaction_workers import NAMES, STARTERS
 from tests.effort import seed_of
 from tests.forking import CONTEXT, ForkServerProcess
 from tests.webhooks.receiver import Receiver
@@ -142,86 +133,6 @@ def _place(kind: str, directory: Path) -> Iterator[tuple[str, RealServer | None]
         yield server.url, server
 
 
-class Books:
-    """What the processes wrote down, and what is left in the end."""
-
-    def __init__(self, logs: Path) -> None:
-        self.started: dict[str, tuple[str, str]] = {}
-        self.tried: dict[str, str] = {}
-        self.effects: list[tuple[int, str]] = []
-        self.noted: dict[str, int] = {}
-        for path in sorted(logs.glob("*.log")):
-            for line in read_lines(path):
-                match line:
-                    case ["start", _, external_id, pipeline]:
-                        self.tried[external_id] = pipeline
-                    case ["started", _, external_id, tx]:
-                        self.started[external_id] = (tx, self.tried[external_id])
-                    case ["effect", at, key]:
-                        self.effects.append((at, key))
-                    case ["noted", at, key]:
-                        self.noted[key] = min(at, self.noted.get(key, at))
-        self.archived: list[Transaction] = []
-        self.told: Counter[str] = Counter()
-        self.happened: set[str] = set()
-        self.webhooks: list[tuple[str, str]] = []
-
-
-def judge(books: Books) -> list[str]:
-    """Every promise that was broken."""
-    roots = {tx.id: tx for tx in books.archived if tx.parent is None}
-    wrong = [
-        f"{tx} is in the archive {count} times"
-        for tx, count in Counter(tx.id for tx in books.archived).items()
-        if count > 1
-    ]
-    wrong += [
-        f"{external_id} was confirmed and is nowhere"
-        for external_id, (tx, _) in books.started.items()
-        if tx not in roots
-    ]
-    by_external = Counter(tx.external_id for tx in roots.values())
-    wrong += [f"{name} is {count} transactions" for name, count in by_external.items() if count > 1]
-    for transaction in books.archived:
-        wrong += _judge_one(transaction, books)
-    for at, key in books.effects:
-        if at > books.noted.get(key, at):
-            wrong.append(f"{key} acted after it was noted")
-    told = set(books.webhooks)
-    wrong += [f"{tx} was not told of" for tx in roots.keys() - {tx for tx, _ in told}]
-    ids = Counter(tx for tx, _ in told)
-    wrong += [f"{tx} was told of under {count} ids" for tx, count in ids.items() if count > 1]
-    return wrong
-
-
-def _judge_one(transaction: Transaction, books: Books) -> list[str]:
-    wrong = []
-    expected = "success" if transaction.parent else ENDINGS[transaction.pipeline]
-    if transaction.status != expected:
-        wrong.append(
-            f"{transaction.id} ({transaction.pipeline}) ended as {transaction.status}: {transaction.note}"
-        )
-    done = Counter((entry.kind, entry.step) for entry in transaction.trail if entry.status == "success")
-    wrong += [
-        f"{transaction.id}: {step} succeeded {count} times" for step, count in done.items() if count > 1
-    ]
-    if transaction.pipeline == "sad" and done["undo", 0] != 1:
-        wrong.append(f"{transaction.id} was not undone")
-    for entry in transaction.trail:
-        if (
-            entry.status != "success"
-            or entry.kind != "step"
-            or entry.name not in ("act", "act-2", "nap", "stumble")
-        ):
-            continue
-        key = f"{transaction.id}:0:{entry.step}"
-        if key not in books.happened:
-            wrong.append(f"{key} succeeded and did nothing")
-        if books.told[f"{transaction.id} {entry.step}"] != 1:
-            wrong.append(f"{key} wrote {books.told[f'{transaction.id} {entry.step}']} messages")
-    return wrong
-
-
 def _errors(logs: Path) -> list[str]:
     return [path.read_text() for path in sorted(logs.glob("*.error"))]
 
@@ -230,24 +141,14 @@ async def _settle(ps: penstock.Penstock, archive: Path, logs: Path) -> Books:
     """Until everything that was confirmed is archived, and nothing is left to do."""
     deadline = time.monotonic() + HANGS_S
     while True:
-        books = Books(logs)
         assert not (errors := _errors(logs)), f"{len(errors)} processes failed:\n{errors[0]}"
         overview = await ps.transactions.looking.overview()
         if not any((overview.total, overview.webhooks, overview.outbox)):
             break
         assert time.monotonic() < deadline, f"it does not come to an end: {overview}"
         await asyncio.sleep(0.1)
-    sink = open_archive(archive)
-    cursor = None
-    while True:
-        page = sink.search(ArchiveQuery(limit=500, cursor=cursor))
-        books.archived += [record.transaction() for record in page.items]
-        cursor = page.cursor
-        if cursor is None:
-            break
-    async for message in ps.stream(STREAM).read():
-        books.told[message.entry.decode()] += 1
-    books.happened = {key.decode() for key in await ps.hgetall(EFFECTS)}
+    books = Books(logs)
+    await books.complete(ps, archive)
     return books
 
 

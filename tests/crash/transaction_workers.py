@@ -17,23 +17,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import time
-import traceback
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import penstock
-from penstock.client.resending import is_outage
 from penstock.errors import PenstockError, StepFailedError
-from penstock.loops import loop_factory
+from penstock.lake import archives
 from penstock.transactions import App, Function, Parallel, Pipeline, Query, Retry, StepContext, Wait
-from penstock.transactions.archive import Archiver, open_archive
+from penstock.transactions.archive import Archiver
 from penstock.transactions.notifying import run_webhooks
 from penstock.webhooks import WorkerSettings, addresses
+from tests.crash import lives
 from tests.crash.gateway_clients import Caller
+from tests.crash.lives import Life, Role, persistently
 from tests.crash.stream_workers import StreamLog, read_lines
 
 STARTERS: Final = ("s0", "s1", "h0")
@@ -109,19 +107,6 @@ def app_of(ps: penstock.Penstock, diary: StreamLog) -> App:
     return app
 
 
-class Life:
-    """What a role is given."""
-
-    def __init__(
-        self, ps: penstock.Penstock, diary: StreamLog, chance: random.Random, extra: dict[str, str]
-    ) -> None:
-        self.ps = ps
-        self.diary = diary
-        self.chance = chance
-        self.extra = extra
-        self.name = diary.path.stem
-
-
 async def start(life: Life) -> None:
     """Start transactions for ever; what was not confirmed is started again under the same id."""
     used, pending = 0, None
@@ -141,7 +126,7 @@ async def start(life: Life) -> None:
         tx = await persistently(partial(ask, life, pipeline, external_id))
         life.diary.write("started", time.time_ns(), external_id, tx)
         pending = None
-        await asyncio.sleep(float(life.extra.get("pause_s", "0.005")))
+        await life.pause(0.005)
 
 
 async def _start(life: Life, pipeline: str, external_id: str) -> str:
@@ -180,13 +165,21 @@ async def set_switches(life: Life) -> None:
                 await life.ps.transactions.set_switch(transaction.id, "go", "yes")
             except PenstockError:
                 pass  # it has gone on meanwhile, or the store is away
-        await asyncio.sleep(0.05)
+        await life.pause(0.05)
 
 
 async def archive(life: Life) -> None:
-    sink = open_archive(life.extra["archive"])
+    """``slower``: how many times as long roles and pauses last as in a storm of seconds."""
+    sink = await asyncio.to_thread(archives.open, life.extra["archive"])
+    slower = int(life.extra.get("slower", "1"))
     archiver = Archiver(
-        life.ps.transactions.store, sink, node=life.name, batch=50, lock1_ms=300, lock2_ms=500, idle_ms=50
+        life.ps.transactions.store,
+        sink,
+        node=life.name,
+        batch=50,
+        lock1_ms=300 * slower,
+        lock2_ms=500 * slower,
+        idle_ms=50 * slower,
     )
     await archiver.run()
 
@@ -198,7 +191,7 @@ async def notify(life: Life) -> None:
         await asyncio.Event().wait()
 
 
-ROLES: Final[dict[str, Callable[[Life], Awaitable[None]]]] = {
+ROLES: Final[dict[str, Role]] = {
     "s": start,
     "h": start,
     "w": work,
@@ -208,27 +201,6 @@ ROLES: Final[dict[str, Callable[[Life], Awaitable[None]]]] = {
 }
 
 
-async def persistently(call: Callable[[], Awaitable[Any]]) -> Any:
-    """As a program does that must not give up while a server is away."""
-    while True:
-        try:
-            return await call()
-        except PenstockError as error:
-            if not is_outage(error):
-                raise
-            await asyncio.sleep(0.05)
-
-
-async def _live(url: str, log: Path, seed: int, extra: dict[str, str]) -> None:
-    async with penstock.open(url) as ps:
-        await ROLES[log.stem[0]](Life(ps, StreamLog(log), random.Random(seed), extra))
-
-
 def live(url: str, log: str, seed: int, extra: dict[str, str]) -> None:
-    """The whole life of a process. What goes wrong stands beside its log."""
-    try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_live(url, Path(log), seed, extra))
-    except BaseException:
-        Path(log).with_suffix(".error").write_text(traceback.format_exc())
-        raise
+    """The whole life of a process, in the role that the first letter of its name tells."""
+    lives.live(ROLES[Path(log).stem[0]], url, log, seed, extra)

@@ -62,9 +62,10 @@ class Log:
     def write(self, *values: Any) -> None:
         os.write(self._fd, json.dumps(values).encode() + b"\n")
 
-    def attempt(self, what: str) -> int:
+    def attempt(self, what: str, at_ns: int | None = None) -> int:
+        """``at_ns``: it may have begun as early as this, and not now."""
         self._number += 1
-        self.write("try", self._number, what, time.monotonic_ns())
+        self.write("try", self._number, what, time.monotonic_ns() if at_ns is None else at_ns)
         return self._number
 
 

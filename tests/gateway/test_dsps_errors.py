@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import PenstockError, StoreFullError
+from penstock.errors import CommandError, PenstockError, StoreFullError
 from tests.gateway.conftest import Start, Worker, polling, storage_at
 
 ADMIN = [("Authorization", "Bearer sesame")]
@@ -195,9 +195,13 @@ async def test_a_fault_of_ours_has_no_body_and_is_logged(
     assert (await gateway.publish("m")).status == 200, "the worker goes on"
 
 
-async def test_a_full_store(gateway: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [StoreFullError("/secret/path is full"), CommandError("MISCONF /secret/path is full")],
+)
+async def test_a_full_store(gateway: Worker, monkeypatch: pytest.MonkeyPatch, error: PenstockError) -> None:
     async def refuse(*_: object, **__: object) -> bool:
-        raise StoreFullError("/secret/path is full")
+        raise error
 
     monkeypatch.setattr(type(gateway.services.channels), "publish", refuse)
     answer = await gateway.publish("m")

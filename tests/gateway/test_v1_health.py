@@ -101,6 +101,19 @@ async def test_metrics_are_refused_elsewhere(tmp_path: Path, storage: dict[str, 
 
 
 @on_one_place
+async def test_metrics_count_who_is_refused(tmp_path: Path, storage: dict[str, Any]) -> None:
+    limits = {"limits": {"publishPerSecond": 0.001, "burst": 1}}
+    async with whole_worker(tmp_path, storage, http=limits) as worker:
+        for _ in range(3):
+            await worker.http.post("/v1/channels/room/messages", content=b"1")
+        nobody = {"Authorization": "Bearer of nothing"}
+        assert (await worker.http.get("/v1/tokens", headers=nobody)).status_code in (401, 403)
+        lines = (await worker.http.get("/metrics")).text.splitlines()
+        assert 'penstock_rate_limited_total{limit="publishes"} 2.0' in lines
+        assert [line[-3:] for line in lines if line.startswith("penstock_auth_rejections_total{")] == ["1.0"]
+
+
+@on_one_place
 async def test_metrics_move_and_go(tmp_path: Path, storage: dict[str, Any]) -> None:
     async with whole_worker(tmp_path, storage, metrics={"path": "/inside/metrics"}) as worker:
         assert (await worker.http.get("/inside/metrics")).status_code == 200

@@ -70,5 +70,13 @@ async def persistently(
 def is_outage(error: PenstockError) -> bool:
     """Whether the store is away or cannot now, and may work later."""
     if isinstance(error, CommandError):
-        return error.code in NOT_NOW or error.code in _MOVING
+        code = _cause(error)
+        return code in NOT_NOW or code in _MOVING
     return isinstance(error, BackpressureError | ConnectionLostError | StoreError | TimeoutError)
+
+
+def _cause(error: CommandError) -> str:
+    """The code of an error; of an EXEC that was discarded, the code of what it says was the reason."""
+    if error.code != "EXECABORT":
+        return error.code
+    return str(error).partition("because of: ")[2].partition(" ")[0]

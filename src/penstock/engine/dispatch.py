@@ -43,7 +43,7 @@ from penstock.engine.statistics import monitor_line
 from penstock.engine.storage.environment import ENGINE_FAULTS, is_map_full, translate
 from penstock.engine.storage.transaction import Unit
 from penstock.engine.table import CommandTable, Entry, Refusal
-from penstock.errors import CommandError, StoreError, StoreFullError
+from penstock.errors import CommandError, StoreCorruptError, StoreError, StoreFormatError, StoreFullError
 from penstock.protocol.replies import NO_REPLY, QUEUED, Push, Reply, Status
 
 if TYPE_CHECKING:
@@ -283,10 +283,12 @@ class Dispatcher:
                 self._refuse(session, entry, reason)
 
     def _refuse(self, session: Session, entry: Entry, reason: StoreError) -> None:
-        refusal = CommandError(f"ERR {reason}")
+        # Redis's word for a server whose disk takes no writes: whoever waits for better times knows it.
+        is_lasting = isinstance(reason, StoreCorruptError | StoreFormatError)
+        refusal = CommandError(f"{'ERR' if is_lasting else 'MISCONF'} {reason}")
         if entry.name == b"EXEC" and session.queue is not None:
             session.assign(queue=None, queue_broken=False, watches={})
-            refusal = CommandError(f"EXECABORT Transaction discarded because of: {reason}")
+            refusal = CommandError(f"EXECABORT Transaction discarded because of: {refusal}")
         self.count_error(refusal)
         self.out.append((session, refusal))
 

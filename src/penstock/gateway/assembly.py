@@ -163,6 +163,7 @@ def _services(
     policies = ChannelPolicies(config)
     access = Access(
         gatekeeper,
+        metrics,
         trusted_proxies=_networks(config.http.trusted_proxy_ranges),
         real_ip_header=config.http.real_ip_header,
         is_open=not config.require_tokens,

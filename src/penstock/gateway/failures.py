@@ -14,7 +14,7 @@ TransactionEndedError          409     not in this state
 AuthRejected                   401     no credential (403 where the DSPS API says so)
                                403     a bad one, or not for this
                                503     whether it is good could not be found out
-StoreFullError                 507     nothing was written
+StoreFullError, MISCONF        507     nothing was written
 store or way to it is down     503     with Retry-After; repeating a publish is safe
 CommandError                   503     the server says that it cannot now (LOADING, READONLY, …)
                                409     the stream or key is not what was expected
@@ -28,7 +28,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.client.policies import Remedy, classify_error
-from penstock.client.resending import NOT_NOW
+from penstock.client.resending import is_outage
 from penstock.errors import (
     BackpressureError,
     ClosedError,
@@ -96,7 +96,7 @@ def refusal_of(error: PenstockError) -> Refusal | None:
         case AuthRejected():
             return _auth_refusal(error)
         case StoreFullError():
-            return Refusal(507, "store-full", "the store is full; nothing was written")
+            return _store_full()
         case CommandError():
             return _command_refusal(error)
     if isinstance(error, _DOWN):
@@ -114,6 +114,11 @@ def unavailable(detail: str, after_s: float = _RETRY_S) -> Refusal:
     return Refusal(503, "unavailable", detail, headers=[retry_after(after_s)])
 
 
+def _store_full() -> Refusal:
+    """Or its disk takes no writes for another reason."""
+    return Refusal(507, "store-full", "the store is full; nothing was written")
+
+
 def _auth_refusal(error: AuthRejected) -> Refusal:
     status = _AUTH_STATUS[error.kind]
     headers = [(b"www-authenticate", b"Bearer")] if status == 401 else []
@@ -123,7 +128,9 @@ def _auth_refusal(error: AuthRejected) -> Refusal:
 
 
 def _command_refusal(error: CommandError) -> Refusal | None:
-    if error.code in NOT_NOW or classify_error(str(error)).remedy is not Remedy.RAISE:
+    if error.code == "MISCONF":
+        return _store_full()
+    if is_outage(error) or classify_error(str(error)).remedy is not Remedy.RAISE:
         return unavailable("the server cannot do it now; try again later")
     if error.code in ("WRONGTYPE", "CORRUPTCLOCK"):
         return Refusal(409, "wrong-type", "something else is stored under this name")

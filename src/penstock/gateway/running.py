@@ -57,6 +57,7 @@ async def open_gateway(
             config, directory=Path(directory) if directory else None, worker=worker
         ) as services:
             application = make_application(services)
+            outlet.on_drop = services.metrics.log_lines_dropped
 
             def choose_access_log() -> None:
                 is_wanted = logging.getLogger("penstock.gateway.http").isEnabledFor(logging.INFO)
@@ -83,6 +84,7 @@ async def open_gateway(
             finally:
                 await server.stop()
     finally:
+        outlet.on_drop = None  # the metrics are closed
         logs.close()  # and with it the outlet, which both write to
 
 

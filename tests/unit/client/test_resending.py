@@ -39,8 +39,11 @@ def test_what_counts_as_an_outage() -> None:
     may_work_later = [
         NotSentError(""), OutcomeUnknownError(""), BackpressureError(""), StoreFullError(""),
         CommandTimeoutError(""), CommandError("CLUSTERDOWN x"), CommandError("READONLY x"),
-        CommandError("OOM x"),
+        CommandError("OOM x"), CommandError("EXECABORT Transaction discarded because of: MISCONF no room"),
     ]  # fmt: skip
     assert all(is_outage(error) for error in may_work_later)
-    for error in (UsageError(""), ClosedError(""), CommandError("ERR x"), CommandError("WRONGTYPE x")):
-        assert not is_outage(error)
+    will_not = [
+        UsageError(""), ClosedError(""), CommandError("ERR x"), CommandError("WRONGTYPE x"),
+        CommandError("EXECABORT Transaction discarded because of previous errors."),
+    ]  # fmt: skip
+    assert not any(is_outage(error) for error in will_not)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Final
 
 #: How long lines are collected before they are written.
@@ -43,6 +44,8 @@ class Outlet:
         self._thread: threading.Thread | None = None
         #: lines that were never written
         self.dropped = 0
+        #: told how many, in whatever thread noticed it
+        self.on_drop: Callable[[int], None] | None = None
 
     def put(self, line: bytes) -> None:
         """Take a line, with its line feed. Threads may call this."""
@@ -50,7 +53,7 @@ class Outlet:
         # number of waiting bytes is off by a line at worst, until the next flush.
         waiting_bytes = self._waiting_bytes + len(line)
         if waiting_bytes > self._limit_bytes:
-            self.dropped += 1
+            self._drop(1)
             return
         self._waiting_bytes = waiting_bytes
         self._lines.append(line)
@@ -84,10 +87,15 @@ class Outlet:
             while text:
                 text = text[os.write(self._descriptor, text) :]
         except OSError:
-            self.dropped += max(bytes(text).count(b"\n"), 1)
+            self._drop(max(bytes(text).count(b"\n"), 1))
         # Only now: what is being written takes memory, too.
         del self._lines[:count]
         self._waiting_bytes = sum(map(len, self._lines))
+
+    def _drop(self, count: int) -> None:
+        self.dropped += count
+        if self.on_drop is not None:
+            self.on_drop(count)
 
     def close(self, timeout_s: float = 1.0) -> None:
         """Write what is there; what nobody takes within the time is lost."""
@@ -99,7 +107,7 @@ class Outlet:
         self._arrived.set()
         self._thread.join(timeout_s)
         if self._thread.is_alive():
-            self.dropped += len(self._lines)
+            self._drop(len(self._lines))
 
     def __repr__(self) -> str:
         return f"<Outlet to {self._descriptor}, {self._waiting_bytes} bytes wait, {self.dropped} dropped>"
