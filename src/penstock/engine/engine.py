@@ -22,11 +22,12 @@ from penstock.clock import Clock, SystemClock
 from penstock.engine import commands as _commands  # noqa: F401  (registers every handler)
 from penstock.engine.bus.endpoint import Endpoint
 from penstock.engine.bus.mailboxes import Mailboxes
+from penstock.engine.changes import Changes
 from penstock.engine.check import find_damage
 from penstock.engine.config import Config
 from penstock.engine.dispatch import Dispatcher, NeedsWriteError
 from penstock.engine.duties import Duties
-from penstock.engine.keyspace import Changes, Keyspace
+from penstock.engine.keyspace import Keyspace
 from penstock.engine.pausing import Pause
 from penstock.engine.pubsub import PubSub
 from penstock.engine.scripts import Scripts

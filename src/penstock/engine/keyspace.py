@@ -20,10 +20,11 @@ It knows nothing of commands and replies. It may be used only inside a unit of w
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from penstock.engine.changes import EVENT_EXPIRED, EVENT_NEW, Changes
 from penstock.engine.datatypes.stream import timers
 from penstock.engine.storage import layout
 from penstock.engine.storage.environment import Table
@@ -39,7 +40,6 @@ from penstock.engine.storage.layout import (
     TENDED,
     TYPE_MASK,
     U64,
-    ZSET,
     hash64,
     physical,
 )
@@ -58,68 +58,6 @@ C = TypeVar("C", bound="Collection")
 INLINE_DELETE_SIZE: Final = 64
 #: Values that are kept at hand before all are let go of.
 MOST_HELD: Final = 256
-
-# Classes of keyspace events, as the letters of notify-keyspace-events.
-EVENT_GENERIC: Final = "g"
-EVENT_STRING: Final = "$"
-EVENT_LIST: Final = "l"
-EVENT_SET: Final = "s"
-EVENT_HASH: Final = "h"
-EVENT_ZSET: Final = "z"
-EVENT_EXPIRED: Final = "x"
-EVENT_STREAM: Final = "t"
-EVENT_NEW: Final = "n"
-
-
-class Changes:
-    """What a unit changed that others must learn: filled by keyspaces, emptied by the dispatcher."""
-
-    __slots__ = (
-        "awaited", "events", "notify_classes", "observed", "ready", "touched", "tracked", "unsettled",
-        "watching",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        #: letters of the event classes somebody asked for
-        self.notify_classes: frozenset[str] = frozenset()
-        #: whether any key of the store is under WATCH
-        self.watching = False
-        #: whether any session of any process tracks keys (see ``tracking``)
-        self.tracked = False
-        #: any of the three: the only thing the hot path looks at
-        self.observed = False
-        #: whether any client of any process is blocked on a key
-        self.awaited = False
-        #: (database, event, key) in order
-        self.events: list[tuple[int, bytes, bytes]] = []
-        #: (database, key, False): new content may serve blocked clients;
-        #: (database, key, True): the stream that was there is gone, and who waits in it has to learn
-        self.ready: list[tuple[int, bytes, bool]] = []
-        #: keys that changed, for those who track them; None stands for all keys
-        self.touched: list[bytes | None] = []
-        #: set by whoever adds to one of the three lists
-        self.unsettled = False
-
-    def begin(self, notify_classes: frozenset[str], watching: bool, awaited: bool, tracked: bool) -> None:
-        self.notify_classes = notify_classes
-        self.watching = watching
-        self.awaited = awaited
-        self.tracked = tracked
-        self.refresh()
-        self.events.clear()
-        self.ready.clear()
-        self.touched.clear()
-        self.unsettled = False
-
-    def refresh(self) -> None:
-        """After one of the three reasons to observe has changed."""
-        self.observed = self.watching or self.tracked or bool(self.notify_classes)
-
-    def touch_all(self) -> None:
-        """Every key may have changed."""
-        if self.tracked and (not self.touched or self.touched[-1] is not None):
-            self.touched.append(None)
-            self.unsettled = True
 
 
 class Keyspace:
@@ -264,9 +202,7 @@ class Keyspace:
         if record[0] & TYPE_MASK != kind.TYPE:
             raise WrongTypeError
         loaded = kind(self, key, record)
-        if self._held_in != self.unit.serial or len(self._held) >= MOST_HELD:
-            self._let_go_of_all()
-        self._held[key] = loaded
+        self.keep_at_hand(loaded)
         return loaded
 
     def load_or_new(self, key: bytes, kind: type[C]) -> C:
@@ -284,6 +220,15 @@ class Keyspace:
     def has_at_hand(self, value: Kept) -> bool:
         """Whether :meth:`load` would answer just this object, so that its record may be late."""
         return self._held.get(value.key) is value and self._held_in == self.unit.serial
+
+    def keep_at_hand(self, value: Kept) -> None:
+        """What was saved last is the truth about its key; another object of the same key is let go of."""
+        if self._held.get(value.key) is value and self._held_in == self.unit.serial:
+            return
+        self._let_go(value.key)
+        if self._held_in != self.unit.serial or len(self._held) >= MOST_HELD:
+            self._let_go_of_all()
+        self._held[value.key] = value
 
     def store_late(self, key: bytes, record: bytes) -> None:
         """Write the record of something at hand, which stays there."""
@@ -341,13 +286,17 @@ class Keyspace:
             version = record[head.body : head.body + 8]
             size = int.from_bytes(record[head.body + 8 : head.body + 16], "big")
             self._release_elements(version, size)
-        self._tell_gone(name, record)
+        self.tell_gone(name, record)
 
     def _release_elements(self, version: bytes, size: int) -> None:
         if size > INLINE_DELETE_SIZE:
-            self._add_garbage((version,))
+            self.add_garbage(version)
             return
         self.remove_elements(version, None)
+
+    def add_garbage(self, version: bytes) -> None:
+        """Leave the elements of a version to the sweeper."""
+        self.unit.put(bytes((self.index,)) + version, b"", db=self.unit.tables["garbage"])
 
     def remove_elements(self, version: bytes, limit: int | None) -> int:
         """Remove up to ``limit`` element rows of a version (all if None); answers how many."""
@@ -358,28 +307,6 @@ class Keyspace:
             found = cursor.delete()
             removed += 1
         return removed
-
-    def clear(self) -> None:
-        """FLUSHDB: every key of this database, at the cost of its pages."""
-        if self.changes.watching:
-            self._touch_watched_in(self)
-        self.changes.touch_all()
-        self._tell_all_gone()
-        for table in self._tables():
-            self.unit.empty(table)
-        self._drop_garbage()
-
-    def _drop_garbage(self) -> list[bytes]:
-        """Forget the versions to be removed; answers which they were."""
-        garbage = self.unit.tables["garbage"]
-        rows = [row for row, _ in self.unit.rows(garbage, bytes((self.index,)))]
-        for row in rows:
-            self.unit.delete(row, db=garbage)
-        return [row[1:] for row in rows]
-
-    def _add_garbage(self, versions: Iterable[bytes]) -> None:
-        for version in versions:
-            self.unit.put(bytes((self.index,)) + version, b"", db=self.unit.tables["garbage"])
 
     # ------------------------------------------------------------------ expiry
 
@@ -452,7 +379,7 @@ class Keyspace:
             self.unit.delete(physical(key), db=self._keys)
             if head.deadline_ms is not None:
                 self.unit.delete(U64.pack(head.deadline_ms) + physical(key), db=self._expiry)
-            self._tell_gone(physical(key), record)
+            self.tell_gone(physical(key), record)
         target.put_body(new_key, head.type, head.deadline_ms, body)
 
     def copy_record(self, key: bytes, target: Keyspace, new_key: bytes) -> None:
@@ -488,85 +415,21 @@ class Keyspace:
             self.unit.put(new + row[8:], value, db=target.data)
         return new + body[8:]
 
-    def swap(self, other: Keyspace) -> None:
-        """SWAPDB: exchange all keys with another database.
+    # ------------------------------------------------------------ as a whole
 
-        Tables belong to a database for ever, so that nobody has to ask which one is whose:
-        the rows move, O(n) in both. The smaller of two tables is held in memory meanwhile.
-        """
-        if self.changes.watching:
-            self._touch_watched_in(self, other)
-            other._touch_watched_in(self, other)
-        self.changes.touch_all()
-        self._tell_all_gone()
-        other._tell_all_gone()
-        timers.swap_databases(self.unit, self.index, other.index)
-        for mine, theirs in zip(self._tables(), other._tables(), strict=True):
-            self._exchange_rows(mine, theirs)
-        mine_garbage, their_garbage = self._drop_garbage(), other._drop_garbage()
-        self._add_garbage(their_garbage)
-        other._add_garbage(mine_garbage)
-        for keyspace in (self, other):
-            keyspace._ready_all_awaited()
-
-    def _tables(self) -> tuple[Table, Table, Table]:
-        """All tables of this database, for who is about to change them as a whole."""
+    def all_tables(self) -> tuple[Table, Table, Table]:
+        """Of this database, for who is about to change them as a whole (``databases``)."""
         self._let_go_of_all()
         return self._keys, self.data, self._expiry
 
-    def _exchange_rows(self, one: Table, other: Table) -> None:
-        unit = self.unit
-        small, large = sorted((one, other), key=unit.entries)
-        kept = list(unit.cursor(small).iternext())
-        unit.empty(small)
-        unit.cursor(small).putmulti(unit.cursor(large).iternext(), append=True)
-        unit.empty(large)
-        unit.cursor(large).putmulti(kept, append=True)
-
-    def _ready_all_awaited(self) -> None:
-        """Tell waiters of this database about keys that are there now."""
-        for name, record in self._awaited_records():
-            self.ready(layout.name_of(name, record))
-
-    def _tell_all_gone(self) -> None:
-        """Before all keys of this database go: tell those who wait in a stream."""
-        for name, record in self._awaited_records():
-            self._tell_gone(name, record)
-
-    def _awaited_records(self) -> list[tuple[bytes, bytes]]:
-        """Physical keys that clients are blocked on, as far as they exist."""
+    def awaited_records(self) -> list[tuple[bytes, bytes]]:
+        """Physical keys that clients are blocked on, as far as they exist, with their records."""
         if not self.changes.awaited:
             return []
         rows = self.unit.rows(self.unit.tables["waiters"], bytes((self.index,)))
         names = dict.fromkeys(row[1:-8] for row, _ in rows)
         found = ((name, self.unit.get(name, None, self._keys)) for name in names)
         return [(name, record) for name, record in found if record is not None]
-
-    # -------------------------------------------------------------------- size
-
-    def memory_bytes(self, key: bytes, samples: int) -> int | None:
-        """Bytes of all rows of a key, estimated from ``samples`` element rows (0 = counted)."""
-        record = self.find(key)
-        if record is None:
-            return None
-        name = physical(key)
-        head = layout.decode_head(record)
-        total = len(name) + len(record)
-        if head.deadline_ms is not None:
-            total += 8 + len(name)
-        if head.type == STRING:
-            return total
-        version = record[head.body : head.body + 8]
-        size = int.from_bytes(record[head.body + 8 : head.body + 16], "big")
-        if head.type == STREAM:
-            samples = 0  # its messages share rows: they are counted
-        rows = islice(self.unit.rows(self.data, version), samples or None)
-        lengths = [len(row) + len(value) for row, value in rows]
-        if not lengths:
-            return total
-        # A sorted set keeps each member twice.
-        count = size * (2 if head.type == ZSET else 1) if samples else len(lengths)
-        return total + sum(lengths) * count // len(lengths)
 
     # --------------------------------------------------------------- iteration
 
@@ -632,7 +495,7 @@ class Keyspace:
             self.changes.ready.append((self.index, key, False))
             self.changes.unsettled = True
 
-    def _tell_gone(self, name: bytes, record: bytes) -> None:
+    def tell_gone(self, name: bytes, record: bytes) -> None:
         """A record went from its key: whoever waits in a stream must not wait for another one."""
         if self.changes.awaited and record[0] & TYPE_MASK == STREAM:
             self.changes.ready.append((self.index, layout.name_of(name, record), True))
@@ -665,7 +528,7 @@ class Keyspace:
         if stored is not None:
             self._bump(row, stored)
 
-    def _touch_watched_in(self, *keyspaces: Keyspace) -> None:
+    def touch_watched_in(self, *keyspaces: Keyspace) -> None:
         """Touch the watched keys of this database that exist in any of these ones."""
         get = self.unit.get
         for row, stored in list(self.unit.rows(self._watched, bytes((self.index,)))):

@@ -14,13 +14,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from penstock.engine.changes import EVENT_STREAM
 from penstock.engine.datatypes.stream import Stream
 from penstock.engine.datatypes.stream.compaction import Run, is_due
 from penstock.engine.datatypes.stream.groups import needed_from, pending_between
 from penstock.engine.datatypes.stream.nodes import DAMAGE
 from penstock.engine.datatypes.stream.policies import Policy, load_policy
 from penstock.engine.datatypes.stream.producers import forget_silent, has_silent
-from penstock.engine.keyspace import EVENT_STREAM, Keyspace
+from penstock.engine.keyspace import Keyspace
 from penstock.engine.storage.layout import DATABASES, STREAM, TYPE_MASK, name_of
 
 if TYPE_CHECKING:

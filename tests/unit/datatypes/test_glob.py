@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.datatypes.glob import literal_prefix, matcher
+from penstock.engine.datatypes.glob import matcher
 from tests.unit.datatypes.realserver import Peer, peer
 
 
@@ -81,22 +81,6 @@ def test_many_stars_do_not_explode(pattern: bytes) -> None:
     assert matcher(pattern)(b"a" * 20_000 + b"cb") is (not pattern.endswith(b"c"))
 
 
-@pytest.mark.parametrize(
-    ("pattern", "prefix"),
-    [
-        (b"", b""),
-        (b"*", b""),
-        (b"user:*:name", b"user:"),
-        (b"plain", b"plain"),
-        (b"a\\*b?", b"a*b"),
-        (b"ab[c]d", b"ab"),
-        (b"end\\", b"end\\"),
-    ],
-)
-def test_literal_prefix(pattern: bytes, prefix: bytes) -> None:
-    assert literal_prefix(pattern) == prefix
-
-
 def test_same_as_a_real_server(server: Peer) -> None:
     chance = random.Random(1)
     alphabet = [bytes((byte,)) for byte in b"*?[]^-\\abcz\0\xff\x80\n"]
@@ -107,4 +91,3 @@ def test_same_as_a_real_server(server: Peer) -> None:
     for pattern, found in zip(patterns, replies, strict=True):
         match = matcher(pattern)
         assert {key for key in keys if match(key)} == set(found), pattern
-        assert all(key.startswith(literal_prefix(pattern)) for key in found), pattern

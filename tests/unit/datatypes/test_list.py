@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.clock import SystemClock
+from penstock.engine.changes import Changes
 from penstock.engine.datatypes.list import List
-from penstock.engine.keyspace import INLINE_DELETE_SIZE, Changes, Keyspace
+from penstock.engine.keyspace import INLINE_DELETE_SIZE, Keyspace
 from penstock.engine.storage.environment import open_environment
 from penstock.engine.storage.layout import decode_index
 from penstock.engine.storage.transaction import Unit

@@ -17,11 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.clock import SystemClock
+from penstock.engine.changes import Changes
 from penstock.engine.datatypes import collection
 from penstock.engine.datatypes.collection import Members
 from penstock.engine.datatypes.hash import Hash
 from penstock.engine.datatypes.set import Set
-from penstock.engine.keyspace import Changes, Keyspace
+from penstock.engine.keyspace import Keyspace
 from penstock.engine.storage.environment import open_environment
 from penstock.engine.storage.layout import FIT_BYTES
 from penstock.engine.storage.transaction import Unit

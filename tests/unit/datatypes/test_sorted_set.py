@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.clock import SystemClock
+from penstock.engine.changes import Changes
 from penstock.engine.datatypes.sorted_set import (
     ADDED,
     EMPTY_LEX_RANGE,
@@ -22,7 +23,7 @@ from penstock.engine.datatypes.sorted_set import (
     entries_of,
     members_of,
 )
-from penstock.engine.keyspace import Changes, Keyspace
+from penstock.engine.keyspace import Keyspace
 from penstock.engine.storage.environment import open_environment
 from penstock.engine.storage.layout import decode_score, encode_score, fit, physical
 from penstock.engine.storage.transaction import Unit

@@ -251,11 +251,34 @@ def test_what_is_not_at_hand_any_more_is_written_at_once(store: Store) -> None:
         assert not unit.late
         fresh = ks.load(b"k", Stream)
         assert fresh is not None
-        assert fresh is not stream
         assert fresh.last == 2
         unit.leave_savepoint(keep=True)
 
     store.engine.run_task(work)
+
+
+def test_of_two_objects_of_one_key_the_one_that_was_saved_last_counts(store: Store) -> None:
+    ks, unit = store.engine.keyspaces[0], store.engine.unit
+
+    def work() -> None:
+        made = ks.load_or_new(b"k", List)  # not at hand: it is new
+        made.push_right([b"a"])
+        made.save()
+        loaded = ks.load(b"k", List)
+        assert loaded is not None
+        assert loaded is not made
+        loaded.save()
+        made.push_right([b"b"])
+        made.save()
+        again = ks.load(b"k", List)
+        assert again is not None
+        assert list(again) == [b"a", b"b"]
+        made.push_right([b"c"])
+        made.save()
+        assert list(unit.late) == [made]
+
+    store.engine.run_task(work)
+    assert store.execute(words("LRANGE k 0 -1")) == [[b"a", b"b", b"c"]]
 
 
 def test_an_object_that_was_let_go_of_does_not_overwrite_its_follower(store: Store) -> None:

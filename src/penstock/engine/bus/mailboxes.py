@@ -115,10 +115,6 @@ class Mailboxes:
             dead.release()
         self.begin()
 
-    @property
-    def has_effects(self) -> bool:
-        return bool(self._to_signal or self._dead)
-
     def find_dead(self, older_than_s: float, now_s: float) -> list[bytes]:
         """Endpoints that left files or rows behind; their locks are held until the unit ends."""
         for dead in sweep(self._directory, older_than_s=older_than_s, now_s=now_s):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.engine.changes import EVENT_GENERIC, EVENT_STRING
 from penstock.engine.commands.arguments import integer, syntax_error
 from penstock.engine.commands.registry import Argv, command
 from penstock.engine.datatypes.bits import (
@@ -19,7 +20,6 @@ from penstock.engine.datatypes.bits import (
     parse_offset,
     set_bit,
 )
-from penstock.engine.keyspace import EVENT_GENERIC, EVENT_STRING
 from penstock.engine.session import Session
 from penstock.errors import CommandError
 from penstock.protocol.replies import Reply

@@ -25,12 +25,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from penstock.engine.changes import EVENT_GENERIC, EVENT_STRING
 from penstock.engine.commands.arguments import integer, positive, syntax_error
 from penstock.engine.commands.lists import rpush
 from penstock.engine.commands.registry import Argv, command
 from penstock.engine.commands.strings import set_with_deadline
 from penstock.engine.datatypes.numbers import parse_int
-from penstock.engine.keyspace import EVENT_GENERIC, EVENT_STRING, Keyspace
+from penstock.engine.keyspace import Keyspace
 from penstock.engine.session import Session
 from penstock.engine.storage.layout import STRING, TYPE_MASK, deadline_in, string_in
 from penstock.errors import CommandError

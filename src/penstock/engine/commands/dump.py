@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.engine.changes import EVENT_GENERIC
 from penstock.engine.commands.arguments import MAX_INT64, integer, syntax_error
 from penstock.engine.commands.registry import Argv, command
 from penstock.engine.datatypes.dump import (
@@ -29,7 +30,7 @@ from penstock.engine.datatypes.set import Set
 from penstock.engine.datatypes.sorted_set import SortedSet
 from penstock.engine.datatypes.stream import Stream
 from penstock.engine.datatypes.stream.log import check_export
-from penstock.engine.keyspace import EVENT_GENERIC, Keyspace
+from penstock.engine.keyspace import Keyspace
 from penstock.engine.session import Session
 from penstock.engine.storage.layout import (
     HASH,

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.engine.changes import EVENT_GENERIC
 from penstock.engine.commands.arguments import MAX_INT64, MIN_INT64, integer
 from penstock.engine.commands.registry import Argv, command
-from penstock.engine.keyspace import EVENT_GENERIC, Keyspace
+from penstock.engine.keyspace import Keyspace
 from penstock.engine.session import Session
 from penstock.engine.storage.layout import deadline_in
 from penstock.errors import CommandError

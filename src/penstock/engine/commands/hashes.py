@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import Final
 
+from penstock.engine.changes import EVENT_GENERIC, EVENT_HASH
 from penstock.engine.commands.arguments import (
     MAX_INT64,
     MIN_INT64,
@@ -23,7 +24,6 @@ from penstock.engine.datatypes.numbers import (
     parse_int,
     parse_long_double,
 )
-from penstock.engine.keyspace import EVENT_GENERIC, EVENT_HASH
 from penstock.engine.session import Session
 from penstock.errors import CommandError
 from penstock.protocol.replies import OK, Pairs, Reply

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from penstock.engine.changes import EVENT_STRING
 from penstock.engine.commands.registry import Argv, command
 from penstock.engine.datatypes import hyperloglog
-from penstock.engine.keyspace import EVENT_STRING
 from penstock.engine.session import Session
 from penstock.errors import CommandError
 from penstock.protocol.replies import OK, Reply

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.engine import databases
+from penstock.engine.changes import EVENT_GENERIC
 from penstock.engine.commands.arguments import NO_SUCH_KEY, integer, integer_in, syntax_error
 from penstock.engine.commands.registry import Argv, command
 from penstock.engine.commands.scanning import parse_cursor, scan_options, scan_reply
 from penstock.engine.datatypes.glob import matcher
-from penstock.engine.keyspace import EVENT_GENERIC, Keyspace
+from penstock.engine.keyspace import Keyspace
 from penstock.engine.session import Session
 from penstock.engine.storage.layout import DATABASES, TYPE_NAMES
 from penstock.errors import CommandError
@@ -92,7 +94,7 @@ def dbsize(s: Session, argv: Argv) -> Reply:
 @command("FLUSHDB")
 def flushdb(s: Session, argv: Argv) -> Reply:
     _check_flush(argv)
-    s.ks.clear()
+    databases.clear(s.ks)
     return OK
 
 
@@ -100,7 +102,7 @@ def flushdb(s: Session, argv: Argv) -> Reply:
 def flushall(s: Session, argv: Argv) -> Reply:
     _check_flush(argv)
     for keyspace in s.engine.keyspaces:
-        keyspace.clear()
+        databases.clear(keyspace)
     return OK
 
 
@@ -116,7 +118,7 @@ def swapdb(s: Session, argv: Argv) -> Reply:
     other = integer_in(argv[2], _MIN_INT32, _MAX_INT32, "ERR invalid second DB index")
     first, second = _keyspace(s, one), _keyspace(s, other)
     if first is not second:
-        first.swap(second)
+        databases.swap(first, second)
     return OK
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from penstock.engine.changes import EVENT_GENERIC, EVENT_LIST
 from penstock.engine.commands.arguments import (
     MAX_INT64,
     NO_SUCH_KEY,
@@ -19,7 +20,7 @@ from penstock.engine.commands.arguments import (
 )
 from penstock.engine.commands.registry import Argv, command
 from penstock.engine.datatypes.list import List
-from penstock.engine.keyspace import EVENT_GENERIC, EVENT_LIST, Keyspace
+from penstock.engine.keyspace import Keyspace
 from penstock.engine.session import Session
 from penstock.engine.storage.layout import LIST
 from penstock.errors import CommandError

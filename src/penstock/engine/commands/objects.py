@@ -18,6 +18,7 @@ Use of keys is not recorded (a read would have to write): every key counts as ju
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from penstock.engine.commands.arguments import integer, syntax_error
@@ -38,6 +39,7 @@ from penstock.engine.storage.layout import (
     TYPE_NAMES,
     ZSET,
     decode_head,
+    physical,
 )
 from penstock.errors import CommandError
 from penstock.protocol.replies import Reply, Status
@@ -176,4 +178,29 @@ def memory_usage(s: Session, argv: Argv) -> Reply:
         samples = integer(argv[at + 1])
         if samples < 0:
             raise syntax_error()
-    return s.ks.memory_bytes(argv[2], samples)
+    return _memory_bytes(s.ks, argv[2], samples)
+
+
+def _memory_bytes(ks: Keyspace, key: bytes, samples: int) -> int | None:
+    """Bytes of all rows of a key, estimated from ``samples`` element rows (0 = counted)."""
+    record = ks.find(key)
+    if record is None:
+        return None
+    name = physical(key)
+    head = decode_head(record)
+    total = len(name) + len(record)
+    if head.deadline_ms is not None:
+        total += 8 + len(name)
+    if head.type == STRING:
+        return total
+    version = record[head.body : head.body + 8]
+    size = int.from_bytes(record[head.body + 8 : head.body + 16], "big")
+    if head.type == STREAM:
+        samples = 0  # its messages share rows: they are counted
+    rows = islice(ks.unit.rows(ks.data, version), samples or None)
+    lengths = [len(row) + len(value) for row, value in rows]
+    if not lengths:
+        return total
+    # A sorted set keeps each member twice.
+    count = size * (2 if head.type == ZSET else 1) if samples else len(lengths)
+    return total + sum(lengths) * count // len(lengths)

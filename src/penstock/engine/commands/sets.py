@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
+from penstock.engine.changes import EVENT_GENERIC, EVENT_SET
 from penstock.engine.commands.arguments import (
     MAX_INT64,
     integer_in,
@@ -16,7 +17,6 @@ from penstock.engine.commands.arguments import (
 from penstock.engine.commands.registry import Argv, command
 from penstock.engine.commands.scanning import parse_cursor, scan_options, scan_reply
 from penstock.engine.datatypes.set import Set
-from penstock.engine.keyspace import EVENT_GENERIC, EVENT_SET
 from penstock.engine.session import Session
 from penstock.errors import CommandError
 from penstock.protocol.replies import Reply, SetReply

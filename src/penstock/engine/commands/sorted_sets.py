@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.engine.changes import EVENT_GENERIC, EVENT_ZSET
 from penstock.engine.commands.arguments import (
     MAX_INT64,
     floating,
@@ -28,7 +29,7 @@ from penstock.engine.commands.registry import Argv, Served, attempt, command, ru
 from penstock.engine.commands.scanning import parse_cursor, scan_options, scan_reply
 from penstock.engine.datatypes.numbers import parse_float
 from penstock.engine.datatypes.sorted_set import ADDED, SAME, Entry, SortedSet, entries_of
-from penstock.engine.keyspace import EVENT_GENERIC, EVENT_ZSET, Keyspace
+from penstock.engine.keyspace import Keyspace
 from penstock.engine.session import Session
 from penstock.engine.storage.layout import ZSET, decode_score
 from penstock.errors import CommandError, WrongTypeError

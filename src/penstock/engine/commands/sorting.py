@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from penstock.engine.changes import EVENT_GENERIC, EVENT_LIST
 from penstock.engine.commands.arguments import integer, syntax_error
 from penstock.engine.commands.registry import Argv, command
 from penstock.engine.datatypes.hash import Hash
@@ -20,7 +21,7 @@ from penstock.engine.datatypes.list import List
 from penstock.engine.datatypes.numbers import parse_float
 from penstock.engine.datatypes.set import Set
 from penstock.engine.datatypes.sorted_set import SortedSet, members_of
-from penstock.engine.keyspace import EVENT_GENERIC, EVENT_LIST, Keyspace
+from penstock.engine.keyspace import Keyspace
 from penstock.engine.session import Session
 from penstock.engine.storage.layout import HASH, LIST, SET, STRING, TYPE_MASK, ZSET, decode_head
 from penstock.errors import CommandError, WrongTypeError

@@ -18,11 +18,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
+from penstock.engine.changes import EVENT_STREAM
 from penstock.engine.commands.arguments import syntax_error
 from penstock.engine.commands.registry import Argv, command
 from penstock.engine.commands.stream_arguments import INVALID_OFFSET, parse_count, parse_offset
 from penstock.engine.datatypes.stream import Message, Stream, copying
-from penstock.engine.keyspace import EVENT_STREAM
 from penstock.engine.session import Session
 from penstock.errors import CommandError
 from penstock.protocol.replies import OK, Reply

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from penstock.engine.changes import EVENT_STREAM
 from penstock.engine.commands.arguments import NOT_INTEGER, syntax_error
 from penstock.engine.commands.registry import Argv, command
 from penstock.engine.commands.stream_arguments import (
@@ -35,7 +36,7 @@ from penstock.engine.datatypes.stream.groups import (
     destroy_group,
     find_group,
 )
-from penstock.engine.keyspace import EVENT_STREAM, Keyspace
+from penstock.engine.keyspace import Keyspace
 from penstock.engine.session import Session
 from penstock.errors import CommandError
 from penstock.protocol.replies import Reply

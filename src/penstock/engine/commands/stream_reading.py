@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from penstock.engine.changes import EVENT_STREAM
 from penstock.engine.commands.arguments import syntax_error
 from penstock.engine.commands.registry import Argv, Served, attempt, command
 from penstock.engine.commands.stream_arguments import (
@@ -38,7 +39,7 @@ from penstock.engine.datatypes.stream.groups import Group, Options, create_group
 from penstock.engine.datatypes.stream.log import LARGEST_OFFSET
 from penstock.engine.datatypes.stream.reading import MOST_MESSAGES, Reader, Row
 from penstock.engine.datatypes.stream.scanning import DEFAULT_BYTES, MOST_BYTES, Scanner
-from penstock.engine.keyspace import EVENT_STREAM, Keyspace
+from penstock.engine.keyspace import Keyspace
 from penstock.engine.session import Session
 from penstock.errors import CommandError
 from penstock.protocol.replies import NULL_ARRAY, Reply

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
+from penstock.engine.changes import EVENT_STREAM
 from penstock.engine.commands.arguments import NO_SUCH_KEY, syntax_error
 from penstock.engine.commands.registry import Argv, command
 from penstock.engine.commands.stream_arguments import parse_count, parse_items, parse_offset
@@ -23,7 +24,7 @@ from penstock.engine.datatypes.stream.producers import (
     offset_of_repeated,
     remember,
 )
-from penstock.engine.keyspace import EVENT_STREAM, Keyspace
+from penstock.engine.keyspace import Keyspace
 from penstock.engine.session import Session
 from penstock.errors import CommandError
 from penstock.protocol.catalogue import arity_error

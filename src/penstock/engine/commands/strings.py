@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.engine.changes import EVENT_GENERIC, EVENT_STRING
 from penstock.engine.commands.arguments import (
     MAX_INT64,
     MIN_INT64,
@@ -23,7 +24,7 @@ from penstock.engine.datatypes.numbers import (
     parse_int,
     parse_long_double,
 )
-from penstock.engine.keyspace import EVENT_GENERIC, EVENT_STRING, Keyspace
+from penstock.engine.keyspace import Keyspace
 from penstock.engine.session import Session
 from penstock.engine.storage.layout import STRING, TYPE_MASK, decode_head
 from penstock.errors import CommandError, WrongTypeError

@@ -44,11 +44,6 @@ def matcher(pattern: bytes) -> Matcher:
     return _compile_cached(pattern) if len(pattern) <= _CACHED_PATTERN_BYTES else _compile(pattern)
 
 
-def literal_prefix(pattern: bytes) -> bytes:
-    """The bytes that every match begins with: where to start looking in an ordered keyspace."""
-    return _leading_bytes(_chunks(pattern)[0])
-
-
 def _compile(pattern: bytes) -> Matcher:
     chunks = _chunks(pattern)
     texts = [_leading_bytes(chunk) for chunk in chunks]

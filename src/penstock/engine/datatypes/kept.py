@@ -10,7 +10,8 @@ That nobody can tell the difference rests on these rules:
 
 1. Only what is at hand can be late: ``Keyspace.load`` answers the same object for a key
    until the unit ends or the key is let go of, so there is no second truth beside it. An
-   object that is not at hand (any more) is written at once by ``save``.
+   object that is not at hand (any more) is written at once by ``save``, and is at hand
+   from then on: what was saved last counts.
 2. A late record replaces a row that is there. Keys appear, disappear and change type or
    deadline at once, so that counts and names are right whoever reads them.
 3. Whoever reads rows sees it written: a point read of a record passes ``Keyspace.find``,
@@ -59,7 +60,10 @@ class Kept:
             self._unit.late[self] = None
         else:
             self._comes_again = True
+            before = self._saved
             self.write_late()
+            if self._saved is not before:
+                self._ks.keep_at_hand(self)
 
     def write_late(self) -> None:
         """Write the record now, if it changed."""

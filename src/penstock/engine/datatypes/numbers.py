@@ -4,7 +4,6 @@ Parsers answer None for what Redis would refuse; the caller knows which error to
 
 ============================  ==========================================================
 ``parse_int``                 arguments and counters: the one canonical spelling only
-``parse_uint64``              halves of stream ids: as C's strtoull, spaces and signs too
 ``parse_float``               scores and increments: as strtod, the whole string
 ``parse_score_limit``         ends of a score range: as strtod, blanks and emptiness pass
 ``parse_long_double``         INCRBYFLOAT, HINCRBYFLOAT
@@ -25,9 +24,7 @@ from typing import Final, NamedTuple
 
 MAX_INT64: Final = (1 << 63) - 1
 MIN_INT64: Final = -(1 << 63)
-MAX_UINT64: Final = (1 << 64) - 1
 
-_UINT64_TEXT: Final = re.compile(rb"[ \t-\r]*([+-]?)([0-9]+)")
 _DECIMAL_TEXT: Final = re.compile(rb"([+-]?)(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?")
 _HEXADECIMAL_TEXT: Final = re.compile(
     rb"([+-]?)0[xX](?=\.?[0-9a-fA-F])([0-9a-fA-F]*)(?:\.([0-9a-fA-F]*))?(?:[pP]([+-]?[0-9]+))?"
@@ -49,25 +46,6 @@ def parse_int(text: bytes) -> int | None:
         return 0 if text == b"0" else None
     number = int(text)
     return number if MIN_INT64 <= number <= MAX_INT64 else None
-
-
-def parse_uint64(text: bytes) -> int | None:
-    """An unsigned 64-bit integer.
-
-    A canonical integer must not be negative. Anything else is read as C's strtoull
-    does: blanks before, a sign (minus wraps around) and leading zeros are accepted.
-    """
-    number = parse_int(text)
-    if number is not None:
-        return number if number >= 0 else None
-    match = _UINT64_TEXT.fullmatch(text)
-    if match is None:
-        return None
-    digits = match[2].lstrip(b"0") or b"0"
-    magnitude = int(digits) if len(digits) <= 20 else MAX_UINT64 + 1
-    if magnitude > MAX_UINT64:
-        return None
-    return -magnitude & MAX_UINT64 if match[1] == b"-" else magnitude
 
 
 # --- Doubles ------------------------------------------------------------------------------------
