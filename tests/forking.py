@@ -17,7 +17,7 @@ __all__ = ["CONTEXT", "ForkServerProcess"]
 
 _PRELOADED: Final = [
     "tests.chaos.crews",
-    "tests.client.chaos_peers",
+    "tests.client.workload_peers",
     "tests.crash.channel_workers",
     "tests.crash.gateway_clients",
     "tests.crash.stream_workers",

@@ -1,7 +1,7 @@
 """What a subscriber has heard of a channel of PUB/SUB, compared with what was published there.
 
     channel = Channel()
-    channel.published[7] = "ok"                 # or what else came of it: see ``tests.client.chaos``
+    channel.published[7] = "ok"                 # or what else came of it: see ``tests.client.workload``
     channel.heard += [6, None, 7]               # numbers in the order in which they came, None for a gap
     channel.strangers() + channel.repetitions() + channel.breaches()
 

@@ -1,6 +1,6 @@
 """A client whose network fails: every call ends in exactly one outcome, its own, and none hangs.
 
-The workload and its books are in ``chaos``, the network in ``proxy``. Whatever asyncio or the client
+The workload and its books are in ``workload``, the network in ``proxy``. Whatever asyncio or the client
 complain about meanwhile (an error that nobody retrieved, a task left behind) fails the test.
 """
 
@@ -21,8 +21,8 @@ from penstock.errors import ClosedError, CommandTimeoutError, NotSentError
 from penstock.testing.control import HOST
 from penstock.testing.servers import RealServer
 from tests.client.books import MAYBE, Elements
-from tests.client.chaos import EVERY_WAY, IMPATIENT, Chaos
 from tests.client.quiet import LIMIT_S, closing, nothing_pending, peace
+from tests.client.workload import EVERY_WAY, IMPATIENT, Workload
 from tests.integration.proxy import Passage, Plan, Proxy
 from tests.places import until
 
@@ -93,11 +93,11 @@ class Weather:
         await self._proxy.listen()
 
 
-async def storm(server: RealServer, seed: int, protocol: int, **options: Any) -> Chaos:
+async def storm(server: RealServer, seed: int, protocol: int, **options: Any) -> Workload:
     """A client in bad weather, for some ``calls``, or until it ``is_enough`` and some ``seconds`` have gone;
     all its books are checked."""
     seconds, calls = options.pop("seconds", None), options.pop("calls", None)
-    is_enough: Callable[[Chaos], bool] = options.pop("is_enough", lambda _: True)
+    is_enough: Callable[[Workload], bool] = options.pop("is_enough", lambda _: True)
     workers, ways = options.pop("workers", 20), options.pop("ways", EVERY_WAY)
     is_mild = options.pop("is_mild", False)
     settings = {**IMPATIENT, "protocol": protocol, "client_cache_entries": 100 * (protocol == 3), **options}
@@ -109,22 +109,22 @@ async def storm(server: RealServer, seed: int, protocol: int, **options: Any) ->
         closing(penstock.open(f"redis://{HOST}:{proxy.port}", **settings)) as client,
     ):
         await client
-        async with Chaos(client, seed=seed, ways=ways, workers=workers, calls=calls) as chaos:
+        async with Workload(client, seed=seed, ways=ways, workers=workers, calls=calls) as workload:
             ends_s = loop.time() + (seconds or 0)
 
             def is_over() -> bool:
                 late_s = loop.time() - ends_s
-                return late_s > 0 and (is_enough(chaos) or late_s > LIMIT_S)
+                return late_s > 0 and (is_enough(workload) or late_s > LIMIT_S)
 
-            await Weather(proxy, seed, is_mild=is_mild).rage(is_over if seconds else chaos.is_through)
-        await chaos.hear_out()
-        await chaos.stop_listening()
+            await Weather(proxy, seed, is_mild=is_mild).rage(is_over if seconds else workload.is_through)
+        await workload.hear_out()
+        await workload.stop_listening()
         await nothing_pending(client)
         assert await client.execute("ECHO", "last") == b"last"
     async with closing(penstock.open(server.url)) as calm:
-        await chaos.settle(calm)
-    chaos.check(unexplained=None if is_mild else unexplained_by(proxy))
-    return chaos
+        await workload.settle(calm)
+    workload.check(unexplained=None if is_mild else unexplained_by(proxy))
+    return workload
 
 
 def unexplained_by(proxy: Proxy) -> Callable[[str, Elements], list[bytes]]:
@@ -151,14 +151,14 @@ def unexplained_by(proxy: Proxy) -> Callable[[str, Elements], list[bytes]]:
 async def test_every_way_of_calling_through_a_bad_network(
     valkey_server: RealServer, protocol: int, policy: str, seconds: float
 ) -> None:
-    def is_enough(chaos: Chaos) -> bool:
-        failed = chaos.count("unknown") + chaos.count("not_sent")
-        return chaos.succeeded > 100 and chaos.count("cancelled") > 20 and failed > 20
+    def is_enough(workload: Workload) -> bool:
+        failed = workload.count("unknown") + workload.count("not_sent")
+        return workload.succeeded > 100 and workload.count("cancelled") > 20 and failed > 20
 
-    chaos = await storm(
+    workload = await storm(
         valkey_server, 7 + protocol, protocol, blocking_policy=policy, seconds=seconds, is_enough=is_enough
     )
-    assert is_enough(chaos), f"the weather was too fine: {chaos.summary()}"
+    assert is_enough(workload), f"the weather was too fine: {workload.summary()}"
 
 
 @pytest.mark.soak
@@ -166,10 +166,10 @@ async def test_every_way_of_calling_through_a_bad_network(
 @pytest.mark.parametrize("protocol", [2, 3])
 async def test_a_million_calls_in_every_way(real_server: RealServer, protocol: int) -> None:
     ways = (*("echo",) * 60, *EVERY_WAY)
-    chaos = await storm(real_server, protocol, protocol, calls=1_000_000, workers=300, ways=ways)
-    log.info("%s; orphans %d", chaos.summary(), chaos.orphans)
-    assert sum(chaos.started.values()) == 1_000_000
-    assert chaos.count("ok", "echo") > 400_000
+    workload = await storm(real_server, protocol, protocol, calls=1_000_000, workers=300, ways=ways)
+    log.info("%s; orphans %d", workload.summary(), workload.orphans)
+    assert sum(workload.started.values()) == 1_000_000
+    assert workload.count("ok", "echo") > 400_000
 
 
 # --------------------------------------------------------------------- elements of lists
@@ -180,13 +180,13 @@ async def test_a_million_calls_in_every_way(real_server: RealServer, protocol: i
 async def test_every_element_is_accounted_for(valkey_server: RealServer, policy: str, is_mild: bool) -> None:
     """Received, told as orphaned, or left; on a network that is only slow none is lost."""
 
-    def pushed_by(chaos: Chaos) -> int:
-        return sum(outcome == "ok" for each in chaos.lists.values() for outcome in each.pushed.values())
+    def pushed_by(workload: Workload) -> int:
+        return sum(outcome == "ok" for each in workload.lists.values() for outcome in each.pushed.values())
 
-    def is_enough(chaos: Chaos) -> bool:
-        return pushed_by(chaos) > 20 and chaos.count("cancelled", "pop") > 3
+    def is_enough(workload: Workload) -> bool:
+        return pushed_by(workload) > 20 and workload.count("cancelled", "pop") > 3
 
-    chaos = await storm(
+    workload = await storm(
         valkey_server,
         seed=1,
         protocol=3,
@@ -197,9 +197,9 @@ async def test_every_element_is_accounted_for(valkey_server: RealServer, policy:
         seconds=0.6,
         is_enough=is_enough,
     )
-    assert is_enough(chaos), chaos.summary()
-    lists = chaos.lists.values()
-    pushed = pushed_by(chaos)
+    assert is_enough(workload), workload.summary()
+    lists = workload.lists.values()
+    pushed = pushed_by(workload)
     found = {element for each in lists for element in each.found if each.pushed[element] == "ok"}
     lost = sum(len(each.lost) for each in lists)
     assert pushed == len(found) + lost
@@ -425,18 +425,18 @@ async def test_close_in_the_middle_of_everything(valkey_server: RealServer, poli
         proxy.usual = Plan(chance=random.Random(1))
         url, settings = f"redis://{HOST}:{proxy.port}", {**IMPATIENT, "blocking_policy": policy}
         client = await penstock.open(url, **settings)
-        async with Chaos(client, seed=1, ways=EVERY_WAY, workers=30, ends_closed=True) as chaos:
-            await chaos.goes_on(100)
+        async with Workload(client, seed=1, ways=EVERY_WAY, workers=30, ends_closed=True) as workload:
+            await workload.goes_on(100)
             proxy.passage.is_swallowing = True
             await asyncio.sleep(0.01)
             async with asyncio.timeout(5):
                 await client.close()
-            await until(chaos.is_through)
-        await chaos.stop_listening()
+            await until(workload.is_through)
+        await workload.stop_listening()
         await nothing_pending(client)
         with pytest.raises(ClosedError):
             await client.get("k")
-        assert chaos.count("closed") > 0
+        assert workload.count("closed") > 0
         async with closing(penstock.open(valkey_server.url)) as calm:
-            await chaos.settle(calm)
-        chaos.check(unexplained=lambda _, elements: [])
+            await workload.settle(calm)
+        workload.check(unexplained=lambda _, elements: [])

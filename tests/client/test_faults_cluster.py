@@ -24,8 +24,8 @@ from penstock.testing.clusters import RealCluster, start_cluster
 from penstock.testing.control import HOST
 from penstock.testing.sentinels import start_sentinels
 from penstock.testing.servers import RealServer
-from tests.client.chaos import BATCHES, ELEMENTS, EVERY_WAY, IMPATIENT, PLAIN, Chaos
 from tests.client.quiet import LIMIT_S, closing, nothing_pending, peace
+from tests.client.workload import BATCHES, ELEMENTS, EVERY_WAY, IMPATIENT, PLAIN, Workload
 
 pytestmark = pytest.mark.slow
 
@@ -109,20 +109,20 @@ def is_whole(cluster: RealCluster) -> bool:
     )
 
 
-async def finish(chaos: Chaos, client: penstock.Client) -> None:
+async def finish(workload: Workload, client: penstock.Client) -> None:
     """The books, after the workload has ended and all is well again."""
-    await chaos.hear_out()
-    await chaos.stop_listening()
+    await workload.hear_out()
+    await workload.stop_listening()
     assert await client.execute("ECHO", "last") == b"last"
     await nothing_pending(client)
-    await chaos.settle(client)
-    chaos.check(unexplained=None if chaos.is_exact else lambda *_: [])
+    await workload.settle(client)
+    workload.check(unexplained=None if workload.is_exact else lambda *_: [])
 
 
 # ------------------------------------------------------------------------- resharding
 
 
-async def move_slots(cluster: RealCluster, slots: list[int], chaos: Chaos) -> None:
+async def move_slots(cluster: RealCluster, slots: list[int], workload: Workload) -> None:
     """To other primaries, with all their keys, while everybody uses them. One primary gives after the
     other, or nodes that hear old news would not agree for long."""
     by_source: dict[RealServer, list[int]] = {}
@@ -131,14 +131,14 @@ async def move_slots(cluster: RealCluster, slots: list[int], chaos: Chaos) -> No
     for source, own in by_source.items():
         nodes = sorted(primaries(cluster), key=lambda node: node.port)
         target = nodes[nodes.index(source) - 1]
-        await move_between(source, target, own, chaos)
+        await move_between(source, target, own, workload)
         for slot in own:
             for node in (target, source, *(each for each in nodes if each not in (source, target))):
                 node.execute("CLUSTER", "SETSLOT", slot, "NODE", target.execute("CLUSTER", "MYID"))
         await until(lambda own=own: agree(cluster, own))
 
 
-async def move_between(source: RealServer, target: RealServer, slots: list[int], chaos: Chaos) -> None:
+async def move_between(source: RealServer, target: RealServer, slots: list[int], workload: Workload) -> None:
     for slot in slots:
         target.execute("CLUSTER", "SETSLOT", slot, "IMPORTING", source.execute("CLUSTER", "MYID"))
         source.execute("CLUSTER", "SETSLOT", slot, "MIGRATING", target.execute("CLUSTER", "MYID"))
@@ -150,7 +150,7 @@ async def move_between(source: RealServer, target: RealServer, slots: list[int],
                 words = ("MIGRATE", HOST, target.port, "", 0, 5000, "KEYS", *keys)
                 await asyncio.to_thread(source.execute, *words)
                 is_moving = True
-        await chaos.goes_on(20)
+        await workload.goes_on(20)
 
 
 @pytest.mark.parametrize(
@@ -162,15 +162,15 @@ async def test_slots_move_back_and_forth(
     """Nobody dies: what was acknowledged has happened, once, and nothing fails but what was cancelled."""
     slots = [key_slot(tag) for tag in (b"w0", b"w1", b"w2", b"p0", b"p1", b"w3s0")]
     async with opened(cluster, protocol=protocol, blocking_policy=policy) as client:
-        async with Chaos(client, seed=protocol, ways=WAYS, workers=8) as chaos:
-            await chaos.goes_on(100)
+        async with Workload(client, seed=protocol, ways=WAYS, workers=8) as workload:
+            await workload.goes_on(100)
             for _ in range(rounds):
-                await move_slots(cluster, slots, chaos)
-                await chaos.goes_on(100)
+                await move_slots(cluster, slots, workload)
+                await workload.goes_on(100)
         assert client.statistics()["servers"]["redirections"] > 0
-        await finish(chaos, client)
-        assert chaos.count("unknown") == chaos.count("not_sent") == 0
-        assert chaos.count("refused") == (chaos.count("refused", "pop") if policy == "interrupt" else 0)
+        await finish(workload, client)
+        assert workload.count("unknown") == workload.count("not_sent") == 0
+        assert workload.count("refused") == (workload.count("refused", "pop") if policy == "interrupt" else 0)
 
 
 # ------------------------------------------------------------------- failover, outage
@@ -210,22 +210,22 @@ async def test_a_primary_is_replaced(cluster: RealCluster, death: str, protocol:
     async with opened(cluster, protocol=protocol) as client:
         changes: list[object] = []
         client.on_event(lambda event: changes.append(event) if isinstance(event, TopologyChanged) else None)
-        async with Chaos(client, seed=2, ways=WAYS, workers=15, is_exact=False) as chaos:
-            await chaos.goes_on(400)
+        async with Workload(client, seed=2, ways=WAYS, workers=15, is_exact=False) as workload:
+            await workload.goes_on(400)
             await replace_primary(cluster, owner_of(cluster, key_slot(b"w0")), death)
-            await chaos.goes_on(400)
+            await workload.goes_on(400)
         assert changes
-        await finish(chaos, client)
+        await finish(workload, client)
 
 
 async def test_everything_dies_and_comes_back(cluster: RealCluster) -> None:
     async with opened(cluster) as client:
-        async with Chaos(client, seed=3, ways=WAYS, workers=15, is_exact=False) as chaos:
-            await chaos.goes_on(400)
+        async with Workload(client, seed=3, ways=WAYS, workers=15, is_exact=False) as workload:
+            await workload.goes_on(400)
             await lose_everything(cluster)
-            await chaos.goes_on(1_000)
+            await workload.goes_on(1_000)
         await until(lambda: is_whole(cluster))
-        await finish(chaos, client)
+        await finish(workload, client)
 
 
 @pytest.mark.soak
@@ -234,18 +234,18 @@ async def test_everything_dies_and_comes_back(cluster: RealCluster) -> None:
 async def test_one_misfortune_after_another(cluster: RealCluster, protocol: int) -> None:
     chance = random.Random(protocol)
     async with opened(cluster, protocol=protocol) as client:
-        async with Chaos(client, seed=protocol, ways=WAYS, workers=30, is_exact=False) as chaos:
+        async with Workload(client, seed=protocol, ways=WAYS, workers=30, is_exact=False) as workload:
             for _ in range(25):
-                await chaos.goes_on(400)
+                await workload.goes_on(400)
                 what = chance.choice(["killed", "stopped", "lost", "moved"])
                 if what == "lost":
                     await lose_everything(cluster)
                 elif what == "moved":
-                    await move_slots(cluster, [key_slot(b"w0"), key_slot(b"p0")], chaos)
+                    await move_slots(cluster, [key_slot(b"w0"), key_slot(b"p0")], workload)
                 else:
                     await replace_primary(cluster, owner_of(cluster, key_slot(b"w0")), what)
                 await until(lambda: is_whole(cluster))
-        await finish(chaos, client)
+        await finish(workload, client)
 
 
 # ---------------------------------------------------------------------------- sentinels
@@ -255,13 +255,13 @@ async def test_sentinels_promote_a_replica() -> None:
     with start_sentinels(3, 1) as watched:
         async with closing(penstock.open(watched.url, **SETTINGS)) as client:
             await client
-            async with Chaos(client, seed=4, ways=EVERY_WAY, workers=15, is_exact=False) as chaos:
-                await chaos.goes_on(400)
+            async with Workload(client, seed=4, ways=EVERY_WAY, workers=15, is_exact=False) as workload:
+                await workload.goes_on(400)
                 dead = await asyncio.to_thread(watched.kill_primary)
                 await asyncio.to_thread(watched.wait_for_failover, dead.port)
-                await chaos.goes_on(400)
+                await workload.goes_on(400)
                 await asyncio.to_thread(dead.restart)
                 await asyncio.to_thread(watched.wait_until_whole)
                 await asyncio.to_thread(watched.fail_over)
-                await chaos.goes_on(400)
-            await finish(chaos, client)
+                await workload.goes_on(400)
+            await finish(workload, client)

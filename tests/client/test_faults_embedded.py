@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import penstock
-from tests.client.chaos import EVERY_WAY, Chaos
-from tests.client.chaos_peers import BusyPeer, element_of, list_of
 from tests.client.quiet import LIMIT_S, closing, nothing_pending, peace
+from tests.client.workload import EVERY_WAY, Workload
+from tests.client.workload_peers import BusyPeer, element_of, list_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
 
@@ -37,16 +37,16 @@ async def kill_peers(path: Path, count: int, chance: random.Random) -> None:
             await asyncio.to_thread(peer.kill)
 
 
-async def note_elements(chaos: Chaos, client: penstock.Client, n_peers: int) -> None:
+async def note_elements(workload: Workload, client: penstock.Client, n_peers: int) -> None:
     """Put into the books what the peers have pushed, and taken."""
     for peer in range(n_peers):
         counted = int(await client.execute("GET", f"peers:{peer}:count") or 0)  # type: ignore[arg-type]
         for number in range(counted + 1):
-            pushed = chaos.lists[list_of(number, WORKERS)].pushed
+            pushed = workload.lists[list_of(number, WORKERS)].pushed
             pushed[element_of(peer, number)] = "ok" if number < counted else "unknown"
     taken: Any = await client.execute("LRANGE", "peers:taken", 0, -1)
     for element in taken:
-        elements = next(each for each in chaos.lists.values() if element in each.pushed)
+        elements = next(each for each in workload.lists.values() if element in each.pushed)
         elements.received[element] += 1
 
 
@@ -63,20 +63,22 @@ async def test_others_are_killed_while_we_work(tmp_path: Path, protocol: int, po
     )
     async with closing(client):
         await client
-        async with Chaos(client, seed=protocol, ways=EVERY_WAY, workers=WORKERS) as chaos:
+        async with Workload(client, seed=protocol, ways=EVERY_WAY, workers=WORKERS) as workload:
             await kill_peers(path, N_PEERS, random.Random(protocol))
         async with asyncio.timeout(LIMIT_S):
-            await chaos.hear_out()
-        await chaos.stop_listening()
+            await workload.hear_out()
+        await workload.stop_listening()
         await nothing_pending(client)
-        await chaos.settle(client)
-        await note_elements(chaos, client, N_PEERS)
+        await workload.settle(client)
+        await note_elements(workload, client, N_PEERS)
         with contextlib.suppress(TimeoutError):
             # What was handed to a process that died before it took it comes back when that is noticed.
             async with asyncio.timeout(10):
-                while any(each.lost for each in chaos.lists.values()):
+                while any(each.lost for each in workload.lists.values()):
                     await asyncio.sleep(0.05)
-                    await chaos.count_left(client)
-        chaos.check()
-        assert any(element.startswith(b"peer") for each in chaos.lists.values() for element in each.received)
-        assert chaos.count("unknown") == chaos.count("not_sent") == 0
+                    await workload.count_left(client)
+        workload.check()
+        assert any(
+            element.startswith(b"peer") for each in workload.lists.values() for element in each.received
+        )
+        assert workload.count("unknown") == workload.count("not_sent") == 0

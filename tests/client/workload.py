@@ -1,9 +1,9 @@
 """A workload that uses a client in every way at once, and the books that say what came of it.
 
-    async with Chaos(client, seed=1, ways=EVERY_WAY) as chaos:
+    async with Workload(client, seed=1, ways=EVERY_WAY) as workload:
         ...                                    # whatever happens to the servers
-    await chaos.settle(calm)                   # a sound client reads what has become of it
-    chaos.check()
+    await workload.settle(calm)                # a sound client reads what has become of it
+    workload.check()
 
 Every value is used once in a run and names its worker, so that a reply of somebody else is
 always noticed. Every call ends in one of these, within ``LIMIT_S``:
@@ -81,7 +81,7 @@ _COUNTERS = ("count", "script", "pipe", "ta", "tb")
 COUNT_AND_ECHO = "return {redis.call('INCR', KEYS[1]), ARGV[1]}"
 
 
-class Chaos(Books):
+class Workload(Books):
     """Workers that call at random, in the ways they are given, until the block ends."""
 
     def __init__(
