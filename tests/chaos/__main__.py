@@ -67,7 +67,7 @@ def _arguments() -> argparse.Namespace:
 async def _run(given: argparse.Namespace, directory: Path) -> list[SceneReport]:
     task = asyncio.current_task()
     assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # Everything that was started, stopped or mounted is taken back on the way out.
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     seconds = given.minutes * 60 / len(given.scene)
